@@ -1,0 +1,58 @@
+use thiserror::Error;
+
+/// Why a value was refused at the door.
+///
+/// Only constructors fail. Once a [`Rate`](crate::Rate), a
+/// [`Weight`](crate::Weight) or a [`Budget`](crate::Budget) exists it is sound,
+/// and no mathematics on it can go wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A rate of changes below zero, infinite or not a number.
+    #[error("a rate is zero or more, not {0}")]
+    Rate(f64),
+    /// A frequency of polls below zero, infinite or not a number.
+    #[error("a frequency is zero or more, not {0}")]
+    Frequency(f64),
+    /// A weight below zero, infinite or not a number.
+    #[error("a weight is zero or more, not {0}")]
+    Weight(f64),
+    /// A cost that is not above zero, infinite or not a number.
+    #[error("a cost is above zero, not {0}")]
+    Cost(f64),
+    /// A budget below zero, infinite or not a number.
+    #[error("a budget is zero or more, not {0}")]
+    Budget(f64),
+    /// A span of time below zero, infinite or not a number.
+    #[error("a span of time is zero or more, not {0} days")]
+    Span(f64),
+    /// A time between two polls that is not above zero.
+    #[error("the time between two polls is above zero, not {0} days")]
+    Elapsed(f64),
+    /// A freshness outside the unit interval.
+    #[error("a freshness lies between 0 and 1, not at {0}")]
+    Freshness(f64),
+    /// A squared coefficient of variation below zero, infinite or not a number.
+    #[error("a spread is zero or more, not {0}")]
+    Spread(f64),
+    /// A gamma distribution whose shape or rate is not above zero.
+    #[error("the shape and the inverse scale of a gamma distribution are above zero, not {0}")]
+    Gamma(f64),
+    /// A half-life that is not above zero.
+    #[error("a half-life is above zero, not {0} days")]
+    HalfLife(f64),
+    /// A column whose length differs from that of the rates.
+    #[error("{n_given} values for {n_elements} elements")]
+    Length {
+        /// How many elements there are.
+        n_elements: usize,
+        /// How many values were given.
+        n_given: usize,
+    },
+    /// More elements than a plan can number.
+    #[error("{0} elements are more than a plan can hold (4,294,967,295)")]
+    TooMany(usize),
+    /// A cap for a group that already has one.
+    #[error("group {0} has two caps")]
+    CappedTwice(u32),
+}

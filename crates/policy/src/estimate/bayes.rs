@@ -1,0 +1,378 @@
+use rayon::prelude::*;
+use statrs::function::gamma::digamma;
+
+use super::{Estimator, RateEstimate, TAIL, n_changes};
+use crate::{Error, Gamma, Observation, Outcome, Span};
+
+/// What is usual among elements of a kind, seen poll by poll.
+///
+/// The belief about a rate is a gamma distribution. A poll updates it in constant
+/// time and space, so that it can be kept for every element and learned as polls
+/// come in.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bayes {
+    prior: Prior,
+    half_life: Option<f64>,
+}
+
+/// What is believed of an element's rate before it was polled.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Prior(Gamma);
+
+impl Bayes {
+    /// An estimator that starts from this prior and forgets nothing.
+    pub fn new(prior: Prior) -> Self {
+        Self {
+            prior,
+            half_life: None,
+        }
+    }
+
+    /// The same with evidence that counts half after so long, for elements that
+    /// change their ways.
+    ///
+    /// # Errors
+    /// If the half-life is not above zero.
+    pub fn with_half_life(self, half_life: Span) -> Result<Self, Error> {
+        if half_life > Span::ZERO {
+            Ok(Self {
+                half_life: Some(half_life.0),
+                ..self
+            })
+        } else {
+            Err(Error::HalfLife(half_life.0))
+        }
+    }
+
+    /// What is believed before the first poll.
+    pub fn prior(&self) -> Gamma {
+        self.prior.0
+    }
+
+    /// What is believed after one more poll.
+    ///
+    /// ```text
+    /// unchanged            b += I
+    /// changed, age known   a += 1, b += min(age, I)
+    /// changed              the gamma distribution with the mean and variance of
+    ///                      the posterior ∝ (1 − e^(−λI)) · Gamma(a, b)
+    /// ```
+    ///
+    /// The first two are exact. Evidence is forgotten towards the prior:
+    /// a ← a₀ + (a − a₀)·2^(−I/half-life), and b likewise, before the update.
+    #[must_use]
+    pub fn update(&self, belief: Gamma, observation: &Observation) -> Gamma {
+        let days = observation.elapsed.0;
+        let Gamma { mut shape, mut per } = belief;
+        if let Some(half_life) = self.half_life {
+            let Gamma { shape: a0, per: b0 } = self.prior.0;
+            let kept = (-days / half_life).exp2();
+            shape = a0 + (shape - a0) * kept;
+            per = b0 + (per - b0) * kept;
+        }
+        match observation.outcome {
+            Outcome::Unchanged => per += days,
+            Outcome::Changed { age: Some(age) } => {
+                shape += 1.0;
+                per += age.0.min(days);
+            }
+            Outcome::Changed { age: None } => {
+                // With L = ln(1 + I/b) and Eₖ = 1 − e^(−(a+k)L), mean and second
+                // moment are a/b·E₁/E₀ and a(a+1)/b²·E₂/E₀: quotients of numbers
+                // that keep their digits however short the interval.
+                let length = (days / per).ln_1p();
+                let fall = |k: f64| -(-(shape + k) * length).exp_m1();
+                let (e0, e1, e2) = (fall(0.0), fall(1.0), fall(2.0));
+                let mean = shape / per * e1 / e0;
+                let relative_variance = (shape + 1.0) / shape * (e2 / e1) * (e0 / e1) - 1.0;
+                // Rounding could take it below what a whole change leaves.
+                let relative_variance = relative_variance.max(1.0 / (shape + 1.0));
+                shape = 1.0 / relative_variance;
+                per = shape / mean;
+            }
+        }
+        Gamma { shape, per }
+    }
+
+    /// What is believed after these polls.
+    pub fn belief(&self, observations: &[Observation]) -> Gamma {
+        let update = |belief, poll| self.update(belief, poll);
+        observations.iter().fold(self.prior.0, update)
+    }
+}
+
+impl Estimator for Bayes {
+    fn estimate(&self, observations: &[Observation]) -> RateEstimate {
+        let belief = self.belief(observations);
+        RateEstimate {
+            n_polls: observations.len(),
+            n_changes: n_changes(observations),
+            per_day: belief.mean(),
+            low_per_day: belief.quantile(TAIL),
+            high_per_day: belief.quantile(1.0 - TAIL),
+        }
+    }
+}
+
+/// A fit looks at no more elements than this: by then it is as good as it gets.
+const FITTED: usize = 4096;
+/// A group's own prior starts from the general one, as if that were so many
+/// elements of the group. With fewer than this the group hardly has a say, so
+/// that an element is not judged by a prior that is itself made over.
+const GENERAL_ELEMENTS: f64 = 10.0;
+/// The general prior starts from next to nothing in the same way.
+const VAGUE_ELEMENTS: f64 = 1.0;
+/// Rounds of belief and fit. The evidence depends on the prior only a little.
+const N_ROUNDS: usize = 4;
+const N_STEPS: usize = 60;
+
+impl Prior {
+    /// This prior.
+    pub fn fixed(prior: Gamma) -> Self {
+        Self(prior)
+    }
+
+    /// The prior that fits the elements of a group, given those polls of each; with
+    /// few elements, or none, it leans on the general prior.
+    ///
+    /// Without a general prior it leans, much less, on a vague one. This is the
+    /// gamma distribution under which what all polls showed is most likely
+    /// (empirical Bayes), found by expectation and maximisation.
+    pub fn fitted(elements: &[&[Observation]], general: Option<Self>) -> Self {
+        let stride = elements.len().div_ceil(FITTED).max(1);
+        let elements: Vec<_> = elements.iter().step_by(stride).copied().collect();
+        let (lean, n_lean) = match general {
+            Some(general) => (general.0, GENERAL_ELEMENTS),
+            None => (vague(&elements), VAGUE_ELEMENTS),
+        };
+        let mut prior = lean;
+        for _ in 0..N_ROUNDS {
+            // What the polls of an element are worth: changes and days.
+            let bayes = Bayes::new(Self(prior));
+            let evidence: Vec<(f64, f64)> = elements
+                .par_iter()
+                .map(|polls| {
+                    let belief = bayes.belief(polls);
+                    (belief.shape - prior.shape, belief.per - prior.per)
+                })
+                .collect();
+            prior = fit(prior, &evidence, lean, n_lean);
+        }
+        Self(prior)
+    }
+}
+
+/// Half a change, at the mean rate of all polls together.
+fn vague(elements: &[&[Observation]]) -> Gamma {
+    let all = elements.iter().flat_map(|polls| polls.iter());
+    let (changes, days) = all.fold((0.5, 0.0), |(changes, days), poll| {
+        (
+            changes + f64::from(u8::from(poll.is_change())),
+            days + poll.elapsed.0,
+        )
+    });
+    let rate = if days > 0.0 { changes / days } else { 1.0 };
+    Gamma {
+        shape: 0.5,
+        per: 0.5 / rate,
+    }
+}
+
+/// The gamma distribution of rates under which evidence of `changes` in `days` for
+/// each element is most likely, together with `n_lean` elements of the
+/// distribution `lean`.
+fn fit(start: Gamma, evidence: &[(f64, f64)], lean: Gamma, n_lean: f64) -> Gamma {
+    let log_mean = |gamma: Gamma| digamma(gamma.shape) - gamma.per.ln();
+    let total = evidence.len() as f64 + n_lean;
+    let mut prior = start;
+    for _ in 0..N_STEPS {
+        let mut mean = n_lean * lean.mean();
+        let mut mean_log = n_lean * log_mean(lean);
+        for &(changes, days) in evidence {
+            let belief = Gamma {
+                shape: (prior.shape + changes).max(f64::MIN_POSITIVE),
+                per: (prior.per + days).max(f64::MIN_POSITIVE),
+            };
+            mean += belief.mean();
+            mean_log += log_mean(belief);
+        }
+        let (mean, mean_log) = (mean / total, mean_log / total);
+        let shape = shape_for(mean.ln() - mean_log);
+        let next = Gamma {
+            shape,
+            per: shape / mean,
+        };
+        let done = (next.shape / prior.shape - 1.0).abs() < 1e-4
+            && (next.mean() / prior.mean() - 1.0).abs() < 1e-4;
+        prior = next;
+        if done {
+            break;
+        }
+    }
+    prior
+}
+
+/// The shape a with ln a − ψ(a) = `gap`: how far the mean of the logarithms lies
+/// below the logarithm of the mean.
+fn shape_for(gap: f64) -> f64 {
+    /// A prior is never worth more changes than this: rates of elements that seem
+    /// alike still differ.
+    const MOST: f64 = 1e3;
+    let gap = gap.max(0.5 / MOST);
+    // Minka's start, and Newton's steps on 1/a.
+    let mut shape = (3.0 - gap + ((gap - 3.0) * (gap - 3.0) + 24.0 * gap).sqrt()) / (12.0 * gap);
+    for _ in 0..20 {
+        let value = shape.ln() - digamma(shape) - gap;
+        let slope = 1.0 / shape - trigamma(shape);
+        let next = 1.0 / (1.0 / shape + value / (shape * shape * slope));
+        if (next / shape - 1.0).abs() < 1e-12 {
+            break;
+        }
+        shape = next;
+    }
+    shape.min(MOST)
+}
+
+/// The derivative of the digamma function.
+fn trigamma(mut x: f64) -> f64 {
+    let mut sum = 0.0;
+    while x < 8.0 {
+        sum += 1.0 / (x * x);
+        x += 1.0;
+    }
+    let y = 1.0 / (x * x);
+    // The asymptotic series with Bernoulli's numbers.
+    sum + 1.0 / x + y / 2.0 + y / x * (1.0 / 6.0 - y * (1.0 / 30.0 - y * (1.0 / 42.0 - y / 30.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::Likelihood;
+    use rand::{RngExt, SeedableRng};
+    use rand_distr::Distribution;
+    use rand_pcg::Pcg64;
+
+    fn poll(days: f64, changed: bool) -> Observation {
+        let outcome = if changed {
+            Outcome::Changed { age: None }
+        } else {
+            Outcome::Unchanged
+        };
+        Observation::new(Span(days), outcome).unwrap()
+    }
+
+    fn bayes(shape: f64, per: f64) -> Bayes {
+        Bayes::new(Prior::fixed(Gamma::new(shape, per).unwrap()))
+    }
+
+    #[test]
+    fn an_update_has_the_mean_and_variance_of_the_exact_posterior() {
+        for (shape, per, days) in [
+            (0.6, 0.3, 1.0),
+            (3.0, 10.0, 2.0),
+            (50.0, 1.0, 0.01),
+            (0.3, 100.0, 1e-3),
+        ] {
+            let updated = bayes(shape, per).update(Gamma { shape, per }, &poll(days, true));
+            // ∫ λ^(a−1+k) e^(−bλ) (1 − e^(−λI)) dλ on a fine grid of ln λ.
+            let moment = |k: f64| -> f64 {
+                (-40_000..40_000)
+                    .map(|i| {
+                        let theta = f64::from(i) * 1e-3;
+                        let rate = theta.exp();
+                        ((shape + k) * theta - per * rate).exp() * -(-rate * days).exp_m1()
+                    })
+                    .sum()
+            };
+            let (m0, m1, m2) = (moment(0.0), moment(1.0), moment(2.0));
+            let (mean, variance) = (m1 / m0, m2 / m0 - (m1 / m0).powi(2));
+            assert!((updated.mean() / mean - 1.0).abs() < 1e-6);
+            let ours = updated.shape / (updated.per * updated.per);
+            assert!((ours / variance - 1.0).abs() < 1e-6, "{ours} {variance}");
+        }
+    }
+
+    #[test]
+    fn a_short_interval_with_a_change_is_worth_a_whole_change() {
+        let updated = bayes(0.5, 1.0).update(
+            Gamma {
+                shape: 0.5,
+                per: 1.0,
+            },
+            &poll(1e-12, true),
+        );
+        assert!((updated.shape - 1.5).abs() < 1e-9 && (updated.per - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn with_many_polls_the_prior_no_longer_matters() {
+        let mut rng = Pcg64::seed_from_u64(3);
+        let polls: Vec<_> = (0..3000)
+            .map(|_| {
+                let days: f64 = rng.random_range(0.1..2.0);
+                poll(days, rng.random::<f64>() < -(-0.7 * days).exp_m1())
+            })
+            .collect();
+        let likelihood = Likelihood.estimate(&polls).per_day;
+        for (shape, per) in [(0.3, 0.01), (0.5, 5.0)] {
+            let estimate = bayes(shape, per).estimate(&polls).per_day;
+            assert!(
+                (estimate / likelihood - 1.0).abs() < 0.02,
+                "{estimate} {likelihood}"
+            );
+        }
+    }
+
+    #[test]
+    fn forgetting_goes_back_to_the_prior() {
+        let bayes = bayes(0.5, 5.0).with_half_life(Span(30.0)).unwrap();
+        let busy = bayes.belief(&vec![poll(1.0, true); 100]);
+        assert!(busy.mean() > 1.0);
+        // A single poll after a long silence: what was learned has faded.
+        let later = bayes.update(busy, &poll(3000.0, false));
+        let fresh = bayes.update(bayes.prior(), &poll(3000.0, false));
+        assert!((later.mean() / fresh.mean() - 1.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_fitted_prior_finds_the_population() {
+        let mut rng = Pcg64::seed_from_u64(5);
+        let truth = rand_distr::Gamma::new(0.8, 0.5).unwrap();
+        let elements: Vec<Vec<Observation>> = (0..2000)
+            .map(|_| {
+                let rate: f64 = truth.sample(&mut rng);
+                (0..40)
+                    .map(|_| poll(1.0, rng.random::<f64>() < -(-rate).exp_m1()))
+                    .collect()
+            })
+            .collect();
+        let polls: Vec<_> = elements.iter().map(Vec::as_slice).collect();
+        let Prior(prior) = Prior::fitted(&polls, None);
+        assert!((prior.mean() / 0.4 - 1.0).abs() < 0.05, "{prior:?}");
+        assert!((prior.shape / 0.8 - 1.0).abs() < 0.15, "{prior:?}");
+    }
+
+    #[test]
+    fn a_small_group_leans_on_the_general_prior() {
+        let general = Prior::fixed(Gamma::new(0.5, 5.0).unwrap());
+        let Prior(none) = Prior::fitted(&[], Some(general));
+        assert!((none.mean() / 0.1 - 1.0).abs() < 1e-3, "{none:?}");
+        let quiet = vec![poll(1.0, false); 200];
+        let Prior(one) = Prior::fitted(&[&quiet], Some(general));
+        assert!(one.mean() > 0.08, "{one:?}");
+        let many = vec![quiet.as_slice(); 1000];
+        let Prior(many) = Prior::fitted(&many, Some(general));
+        assert!(many.mean() < 0.005, "{many:?}");
+    }
+
+    #[test]
+    fn shape_for_inverts() {
+        for shape in [0.01, 0.3, 1.0, 7.0, 300.0_f64] {
+            let gap = shape.ln() - digamma(shape);
+            assert!((shape_for(gap) / shape - 1.0).abs() < 1e-9, "{shape}");
+        }
+        // π²/6.
+        assert!((trigamma(1.0) - std::f64::consts::PI.powi(2) / 6.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,5 @@
+//! What the crate promises, checked from outside.
+
+mod brute;
+mod papers;
+mod properties;
