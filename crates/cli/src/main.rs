@@ -1,1 +1,64 @@
-fn main() {}
+//! `springtide`: words in, decisions out. The library crates decide; this one
+//! reads what was typed and the files it names, and writes what came of it.
+
+mod args;
+mod estimate;
+mod failure;
+mod panics;
+mod plan;
+mod table;
+mod talk;
+mod units;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use args::{Cli, Command};
+use table::Unfinished;
+use talk::{Talk, say_always};
+
+fn main() -> ExitCode {
+    panics::install();
+    let cli = Cli::parse();
+    let talk = match (cli.quiet, cli.verbose) {
+        (true, _) => Talk::Quiet,
+        (_, true) => Talk::Verbose,
+        _ => Talk::Normal,
+    };
+    let unfinished = Unfinished::default();
+    clean_up_on_signals(&unfinished);
+    let outcome = match &cli.command {
+        Command::Plan(args) => plan::run(args, talk, &unfinished),
+        Command::Estimate(args) => estimate::run(args, talk, &unfinished),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !failure.is_silent {
+                say_always(failure.to_string());
+            }
+            ExitCode::from(failure.code as u8)
+        }
+    }
+}
+
+/// Stops on Ctrl-C and on SIGTERM without leaving half a file behind.
+fn clean_up_on_signals(unfinished: &Unfinished) {
+    let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]) else {
+        return;
+    };
+    let unfinished = Arc::clone(unfinished);
+    std::thread::spawn(move || {
+        let Some(signal) = signals.forever().next() else {
+            return;
+        };
+        if let Some(path) = unfinished.lock().ok().and_then(|mut path| path.take()) {
+            // Nothing is to be done about a file that will not go.
+            let _ = std::fs::remove_file(path);
+        }
+        std::process::exit(128 + signal);
+    });
+}

@@ -302,23 +302,38 @@ pub(crate) fn first_remainder(r: f64) -> f64 {
 
 /// (r − 1 + e^(−r)) / r², which is ½ at zero.
 fn second_remainder(r: f64) -> f64 {
-    if r > 2.0 {
-        (r + (-r).exp_m1()) / r / r
+    if r < 1.0 {
+        0.5 - age_of_slow(r)
     } else {
-        // e^(−r) Σ (j−1) r^(j−2) / j!, all terms positive.
-        (-r).exp() * series(r, 0.5, |j| (j - 1.0) / (j - 2.0) / j)
+        (r + (-r).exp_m1()) / r / r
     }
+}
+
+/// ½ − 1/r + (1 − e^(−r))/r² for r up to one, where these cancel: Σ (−1)^(j+1)
+/// r^(j−2) / j! from j = 3.
+fn age_of_slow(r: f64) -> f64 {
+    /// ±1/j! from j = 3; the last is below the rounding of the first.
+    const COEFFICIENTS: [f64; 16] = {
+        let mut coefficients = [0.0; 16];
+        let (mut factorial, mut j) = (2.0, 3);
+        while j < 19 {
+            factorial *= -(j as f64);
+            coefficients[j - 3] = -1.0 / factorial;
+            j += 1;
+        }
+        coefficients
+    };
+    r * COEFFICIENTS
+        .iter()
+        .rev()
+        .fold(0.0, |sum, coefficient| sum * r + coefficient)
 }
 
 /// Age in units of the interval.
 fn age_in_intervals(r: f64, order: Order) -> f64 {
     match order {
-        Order::Fixed if r > 2.5 => 0.5 - second_remainder(r),
-        // e^(−r) Σ (j−1)(j−2)/2 r^(j−2) / j!, all terms positive.
-        Order::Fixed => {
-            let ratio = |j: f64| (j - 1.0) / (j - 3.0) / j;
-            (-r).exp() * series_from(r, 3.0, r / 6.0, ratio)
-        }
+        Order::Fixed if r < 1.0 => age_of_slow(r),
+        Order::Fixed => 0.5 - second_remainder(r),
         Order::Random if r > 1.0 => {
             let fresh = first_remainder(r);
             7.0 / 12.0 - (1.0 - (1.0 - fresh) * (1.0 + fresh) / r) / r
@@ -395,11 +410,6 @@ fn ratio_for_freshness(freshness: f64, order: Order) -> f64 {
         };
         (stale / fresh, -slope / (fresh * fresh))
     })
-}
-
-/// Σ aⱼ r^(j−2) from j = 2, given a₂ and the ratio of aⱼ to the one before.
-fn series(r: f64, first: f64, ratio: impl Fn(f64) -> f64) -> f64 {
-    series_from(r, 2.0, first, ratio)
 }
 
 /// The sum of terms that begin with `first` at index `start`, each `ratio(j)·r`

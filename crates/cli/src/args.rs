@@ -1,0 +1,196 @@
+//! What may be typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use springtide_policy::plan::Rule;
+use springtide_policy::{Objective, Order, Span};
+
+use crate::units;
+
+/// Keeps a local copy of remote sources as fresh as a polling budget allows, and
+/// says how fresh it is.
+#[derive(Debug, Parser)]
+#[command(name = "springtide", version, propagate_version = true)]
+pub(crate) struct Cli {
+    /// Say less: no summary, no progress
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Say more: what was read, and how long each step took
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Plan(Plan),
+    Estimate(Estimate),
+}
+
+/// How often to poll each element, from a table of change rates and a budget
+///
+/// Files are CSV with a header, CSV compressed as .gz or .zst, or .parquet; `-` is
+/// standard input or output. The table needs the columns `id` and `rate_per_day`,
+/// and may have `weight`, `cost` and `group`. The plan has the columns `id`,
+/// `frequency_per_day`, `freshness` and `age_days`, in the order of the input.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  springtide plan --rates rates.csv --budget 2000/day --out plan.csv
+  springtide plan --rates rates.parquet --target-freshness 95% --out plan.parquet
+  springtide plan --rates rates.csv --budget 2000/day --curve")]
+pub(crate) struct Plan {
+    /// The elements and their change rates
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rates: PathBuf,
+    #[command(flatten)]
+    pub(crate) goal: Goal,
+    /// What to keep low or high [default: freshness]
+    #[arg(long, value_enum)]
+    pub(crate) objective: Option<ObjectiveName>,
+    /// How to share the budget
+    #[arg(long, value_enum, default_value_t = PolicyName::Optimal)]
+    pub(crate) policy: PolicyName,
+    /// How the polls of one element are spaced; changes what a plan gives, not the
+    /// plan
+    #[arg(long, value_enum, default_value_t = OrderName::Fixed)]
+    pub(crate) order: OrderName,
+    /// The most each group may get: columns `group` and `budget_per_day`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) caps: Option<PathBuf>,
+    /// Poll no element less often, as in 12/year
+    #[arg(long, value_name = "N/year", value_parser = units::per_day)]
+    pub(crate) floor: Option<f64>,
+    /// Instead of a plan: what every policy would give, around the budget
+    #[arg(long)]
+    pub(crate) curve: bool,
+    /// Where the plan goes [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print the summary as JSON on standard output; needs --out
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Goal {
+    /// Polls (or cost) per time, all elements together, as in 2000/day
+    #[arg(long, value_name = "N/day", value_parser = units::per_day)]
+    pub(crate) budget: Option<f64>,
+    /// Instead of a budget: the least that reaches this freshness, as in 95%
+    #[arg(long, value_name = "RATIO", value_parser = units::ratio)]
+    pub(crate) target_freshness: Option<f64>,
+    /// Instead of a budget: the least that reaches this age, as in 12h; implies
+    /// --objective age
+    #[arg(long, value_name = "SPAN", value_parser = units::span)]
+    pub(crate) target_age: Option<Span>,
+}
+
+/// How often each element changes, from what its polls showed
+///
+/// Files are CSV with a header, CSV compressed as .gz or .zst, or .parquet; `-` is
+/// standard input or output. The table needs the columns `id`, `elapsed_days` and
+/// `changed` (0 or 1), one row per poll, and may have `changed_age_days` (how long
+/// before the poll the last change was) and `group`. The result has the columns
+/// `id`, `n_polls`, `n_changes`, `rate_per_day`, `low_per_day` and `high_per_day`
+/// (a 90 % interval), one row per id.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  springtide estimate --observations polls.csv --out rates.csv
+  springtide estimate --observations polls.csv | springtide plan --rates - --budget 500/day")]
+pub(crate) struct Estimate {
+    /// What the polls showed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) observations: PathBuf,
+    /// How to estimate
+    #[arg(long, value_enum, default_value_t = Method::Bayes)]
+    pub(crate) method: Method,
+    /// Where the rates go [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print the rates as a JSON array on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ObjectiveName {
+    /// The share of time that copies are fresh
+    Freshness,
+    /// The time since the first change that a copy has missed
+    Age,
+    /// The summed ages of all changes that a copy has missed
+    Content,
+}
+
+impl From<ObjectiveName> for Objective {
+    fn from(name: ObjectiveName) -> Self {
+        match name {
+            ObjectiveName::Freshness => Self::Freshness,
+            ObjectiveName::Age => Self::Age,
+            ObjectiveName::Content => Self::Content,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PolicyName {
+    /// The best for the objective
+    Optimal,
+    /// The same frequency for all
+    Uniform,
+    /// In proportion to the rates
+    Proportional,
+}
+
+impl PolicyName {
+    pub(crate) fn rule(self, objective: Objective) -> Rule {
+        match self {
+            Self::Optimal => Rule::Optimal(objective),
+            Self::Uniform => Rule::Uniform,
+            Self::Proportional => Rule::Proportional,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OrderName {
+    /// Evenly
+    Fixed,
+    /// Once in every round, at any place in it
+    Random,
+    /// At any time
+    PurelyRandom,
+}
+
+impl From<OrderName> for Order {
+    fn from(name: OrderName) -> Self {
+        match name {
+            OrderName::Fixed => Self::Fixed,
+            OrderName::Random => Self::Random,
+            OrderName::PurelyRandom => Self::PurelyRandom,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Method {
+    /// What is usual in the group, and then every poll
+    Bayes,
+    /// The rate under which what was seen is most likely
+    Likelihood,
+    /// Changes per quiet time, where ages are known
+    LastModified,
+    /// By the share of polls without a change
+    BiasReduced,
+    /// Changes seen per time
+    Naive,
+}
+
+/// The name of a value as it is typed.
+pub(crate) fn name_of(value: impl ValueEnum) -> String {
+    let value = value.to_possible_value().expect("no value is hidden");
+    value.get_name().to_owned()
+}

@@ -1,0 +1,310 @@
+//! `springtide estimate`: from what polls showed to how often elements change.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use rayon::prelude::*;
+use serde::Serialize;
+use springtide_policy::estimate::{
+    Bayes, BiasReduced, Estimator, LastModified, Likelihood, Naive, Prior, RateEstimate,
+};
+use springtide_policy::{Observation, Outcome as Seen, Span};
+
+use crate::args::{self, Method};
+use crate::failure::{Failure, Outcome};
+use crate::plan::print_json;
+use crate::table::{
+    Batch, Cells, Column, Condition, Holds, Input, Kind, Output, Texts, Unfinished,
+};
+use crate::talk::{Talk, count};
+
+pub(crate) fn run(args: &args::Estimate, talk: Talk, unfinished: &Unfinished) -> Outcome<()> {
+    let input = Input::new(&args.observations)?;
+    let history = History::read(&input, talk)?;
+    let estimating = talk.progress("estimating", Some(history.ids.len() as u64));
+    let estimates = history.estimates(args.method);
+    drop(estimating);
+    let to_file = args.out.as_deref().filter(|path| *path != Path::new("-"));
+    if !args.json || to_file.is_some() {
+        write(&history.ids, &estimates, args.out.as_deref(), unfinished)?;
+    }
+    if args.json {
+        return print_json(&rows(&history.ids, &estimates));
+    }
+    talk.explain(format!(
+        "{} polls of {} elements",
+        count(history.polls.len()),
+        count(history.ids.len())
+    ));
+    Ok(())
+}
+
+const COLUMNS: [Column; 5] = [
+    Column {
+        name: "id",
+        kind: Kind::Id,
+        required: true,
+    },
+    Column {
+        name: "elapsed_days",
+        kind: Kind::Number(Condition {
+            holds: |days| days > 0.0,
+            says: "the time since the poll before is above zero",
+            hint: "drop the line: a poll at the same moment as another shows nothing",
+        }),
+        required: true,
+    },
+    Column {
+        name: "changed",
+        kind: Kind::Number(Condition {
+            holds: |changed| changed == 0.0 || changed == 1.0,
+            says: "it is 0 or 1",
+            hint: "give 1 if the poll found a change, else 0",
+        }),
+        required: true,
+    },
+    Column {
+        name: "changed_age_days",
+        kind: Kind::Optional(Condition {
+            holds: |days| days >= 0.0,
+            says: "a change is not in the future",
+            hint: "leave it empty where the time of the last change is not known",
+        }),
+        required: false,
+    },
+    Column {
+        name: "group",
+        kind: Kind::Text,
+        required: false,
+    },
+];
+
+/// All polls, by element.
+struct History {
+    /// In order of first appearance.
+    ids: Texts,
+    groups: Vec<u32>,
+    n_groups: u32,
+    /// Polls of the first element, then of the second, …
+    polls: Vec<Observation>,
+    /// Behind the last poll of each.
+    ends: Vec<usize>,
+}
+
+impl History {
+    fn read(input: &Input, talk: Talk) -> Outcome<Self> {
+        let mut rows = Rows::default();
+        let reading = talk.progress("reading", input.n_rows());
+        input.read(&COLUMNS, &reading, |batch| rows.take(input, &batch))?;
+        drop(reading);
+        if rows.polls.is_empty() {
+            return Err(Failure::input(format!("cannot read {}", input.name))
+                .cause("there are no rows")
+                .hint("give one row per poll"));
+        }
+        Ok(rows.into_history())
+    }
+
+    fn of(&self, element: usize) -> &[Observation] {
+        let start = if element == 0 {
+            0
+        } else {
+            self.ends[element - 1]
+        };
+        &self.polls[start..self.ends[element]]
+    }
+
+    fn estimates(&self, method: Method) -> Vec<RateEstimate> {
+        let each = |estimator: &(dyn Estimator + Sync)| {
+            let elements = (0..self.ids.len()).into_par_iter();
+            elements
+                .map(|element| estimator.estimate(self.of(element)))
+                .collect()
+        };
+        match method {
+            Method::Naive => each(&Naive),
+            Method::BiasReduced => each(&BiasReduced),
+            Method::Likelihood => each(&Likelihood),
+            Method::LastModified => each(&LastModified),
+            Method::Bayes => {
+                let priors = self.priors();
+                let estimator = |element: usize| Bayes::new(priors[self.groups[element] as usize]);
+                let elements = (0..self.ids.len()).into_par_iter();
+                elements
+                    .map(|element| estimator(element).estimate(self.of(element)))
+                    .collect()
+            }
+        }
+    }
+
+    /// A prior for each group, fitted to its elements; without groups, one for all.
+    fn priors(&self) -> Vec<Prior> {
+        let all: Vec<&[Observation]> = (0..self.ids.len()).map(|index| self.of(index)).collect();
+        let general = Prior::fitted(&all, None);
+        if self.n_groups <= 1 {
+            return vec![general];
+        }
+        let mut members: Vec<Vec<&[Observation]>> = vec![Vec::new(); self.n_groups as usize];
+        for (polls, group) in all.into_iter().zip(&self.groups) {
+            members[*group as usize].push(polls);
+        }
+        let fitted = |members: &Vec<_>| Prior::fitted(members, Some(general));
+        members.par_iter().map(fitted).collect()
+    }
+}
+
+/// Polls as they come in.
+#[derive(Default)]
+struct Rows {
+    numbers: HashMap<String, u32>,
+    ids: Texts,
+    group_numbers: HashMap<String, u32>,
+    groups: Vec<u32>,
+    elements: Vec<u32>,
+    polls: Vec<Observation>,
+}
+
+impl Rows {
+    fn take(&mut self, input: &Input, batch: &Batch) -> Outcome<()> {
+        let (Some(ids), Some(elapsed), Some(changed)) =
+            (batch.texts(0), batch.numbers(1), batch.numbers(2))
+        else {
+            return Ok(());
+        };
+        for (row, id) in ids.iter().enumerate() {
+            let age = batch
+                .numbers(3)
+                .map(|ages| ages[row])
+                .filter(|age| !age.is_nan());
+            let outcome = if changed[row] == 1.0 {
+                let age = age.and_then(|days| Span::days(days).ok());
+                Seen::Changed { age }
+            } else {
+                Seen::Unchanged
+            };
+            let poll = Span::days(elapsed[row]).and_then(|span| Observation::new(span, outcome));
+            self.polls.push(poll.expect("the reader has checked it"));
+            let element = self.element(id)?;
+            self.elements.push(element);
+            let group = batch.texts(4).map_or("", |groups| groups.get(row));
+            let group = self.group(group);
+            match self.groups.get(element as usize) {
+                None => self.groups.push(group),
+                Some(before) if *before == group => {}
+                Some(_) => {
+                    let id: String = id.chars().take(200).collect();
+                    return Err(Failure::input(format!("cannot read {}", input.name))
+                        .cause(format!(
+                            "{}: id \"{id}\" was in another group before",
+                            batch.place(row)
+                        ))
+                        .hint("an element has one group"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn element(&mut self, id: &str) -> Outcome<u32> {
+        if let Some(element) = self.numbers.get(id) {
+            return Ok(*element);
+        }
+        let element = u32::try_from(self.ids.len())
+            .map_err(|_| Failure::input("too many elements").hint("there may be 4,294,967,295"))?;
+        self.numbers.insert(id.to_owned(), element);
+        self.ids.push(id);
+        Ok(element)
+    }
+
+    fn group(&mut self, name: &str) -> u32 {
+        if let Some(group) = self.group_numbers.get(name) {
+            return *group;
+        }
+        let group = self.group_numbers.len() as u32;
+        self.group_numbers.insert(name.to_owned(), group);
+        group
+    }
+
+    /// Sorts the polls by element, keeping the order of each element's own.
+    fn into_history(self) -> History {
+        let mut starts = vec![0; self.ids.len() + 1];
+        for element in &self.elements {
+            starts[*element as usize + 1] += 1;
+        }
+        for index in 1..starts.len() {
+            starts[index] += starts[index - 1];
+        }
+        let mut next = starts.clone();
+        let mut sorted = vec![self.polls[0]; self.polls.len()];
+        for (element, poll) in self.elements.iter().zip(&self.polls) {
+            let place = &mut next[*element as usize];
+            sorted[*place] = *poll;
+            *place += 1;
+        }
+        History {
+            ids: self.ids,
+            groups: self.groups,
+            n_groups: self.group_numbers.len() as u32,
+            polls: sorted,
+            ends: starts[1..].to_vec(),
+        }
+    }
+}
+
+fn write(
+    ids: &Texts,
+    estimates: &[RateEstimate],
+    out: Option<&Path>,
+    unfinished: &Unfinished,
+) -> Outcome<()> {
+    let columns = [
+        ("id", Holds::Text),
+        ("n_polls", Holds::Counts),
+        ("n_changes", Holds::Counts),
+        ("rate_per_day", Holds::Numbers),
+        ("low_per_day", Holds::Numbers),
+        ("high_per_day", Holds::Numbers),
+    ];
+    let counts = |of: fn(&RateEstimate) -> usize| {
+        Cells::Counts(
+            estimates
+                .iter()
+                .map(|estimate| of(estimate) as u64)
+                .collect(),
+        )
+    };
+    let numbers = |of: fn(&RateEstimate) -> f64| Cells::Numbers(estimates.iter().map(of).collect());
+    let mut output = Output::new(out, &columns, unfinished)?;
+    output.write(&[
+        Cells::Texts(ids),
+        counts(|estimate| estimate.n_polls),
+        counts(|estimate| estimate.n_changes),
+        numbers(|estimate| estimate.per_day),
+        numbers(|estimate| estimate.low_per_day),
+        numbers(|estimate| estimate.high_per_day),
+    ])?;
+    output.finish()
+}
+
+/// A row for programs; null is infinite.
+#[derive(Serialize)]
+struct Row<'a> {
+    id: &'a str,
+    n_polls: usize,
+    n_changes: usize,
+    rate_per_day: f64,
+    low_per_day: f64,
+    high_per_day: f64,
+}
+
+fn rows<'a>(ids: &'a Texts, estimates: &[RateEstimate]) -> Vec<Row<'a>> {
+    let row = |(id, estimate): (&'a str, &RateEstimate)| Row {
+        id,
+        n_polls: estimate.n_polls,
+        n_changes: estimate.n_changes,
+        rate_per_day: estimate.per_day,
+        low_per_day: estimate.low_per_day,
+        high_per_day: estimate.high_per_day,
+    };
+    ids.iter().zip(estimates).map(row).collect()
+}

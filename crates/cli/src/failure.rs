@@ -1,0 +1,80 @@
+//! What went wrong, for the person who must act.
+
+use std::fmt;
+
+/// A failed command: what, why, what to do next, and the exit code.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: Code,
+    what: String,
+    cause: Option<String>,
+    hint: Option<String>,
+    pub(crate) is_silent: bool,
+}
+
+/// Exit codes that scripts rely on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Code {
+    /// It failed, though there was nothing wrong with what was asked.
+    Failed = 1,
+    /// What was asked, or what was given, makes no sense.
+    BadInput = 2,
+}
+
+pub(crate) type Outcome<T> = Result<T, Failure>;
+
+impl Failure {
+    /// Bad input or usage.
+    pub(crate) fn input(what: impl Into<String>) -> Self {
+        Self::new(Code::BadInput, what)
+    }
+
+    /// A failure of ours, or of the machine.
+    pub(crate) fn failed(what: impl Into<String>) -> Self {
+        Self::new(Code::Failed, what)
+    }
+
+    fn new(code: Code, what: impl Into<String>) -> Self {
+        Self {
+            code,
+            what: what.into(),
+            cause: None,
+            hint: None,
+            is_silent: false,
+        }
+    }
+
+    /// The same, not to be talked about.
+    #[must_use]
+    pub(crate) fn silent(self) -> Self {
+        Self {
+            is_silent: true,
+            ..self
+        }
+    }
+
+    #[must_use]
+    pub(crate) fn cause(self, cause: impl fmt::Display) -> Self {
+        let cause = Some(cause.to_string());
+        Self { cause, ..self }
+    }
+
+    #[must_use]
+    pub(crate) fn hint(self, hint: impl fmt::Display) -> Self {
+        let hint = Some(hint.to_string());
+        Self { hint, ..self }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {}", self.what)?;
+        if let Some(cause) = &self.cause {
+            write!(f, "\n  cause: {cause}")?;
+        }
+        if let Some(hint) = &self.hint {
+            write!(f, "\n  hint:  {hint}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,354 @@
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringArray, UInt64Array};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use flate2::write::GzEncoder;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+use rayon::prelude::*;
+use tempfile::{NamedTempFile, TempPath};
+
+use super::Texts;
+use crate::failure::{Failure, Outcome};
+
+/// The file that is being written, to be removed if we are told to stop.
+pub(crate) type Unfinished = Arc<Mutex<Option<PathBuf>>>;
+
+/// A table being written. It appears when it is finished, not before.
+pub(crate) struct Output {
+    name: String,
+    sink: Sink,
+    /// Where the finished file goes; `None` for what is written in place.
+    destination: Option<(TempPath, PathBuf)>,
+    unfinished: Unfinished,
+}
+
+/// What a column of the output holds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Holds {
+    Text,
+    Numbers,
+    Counts,
+}
+
+/// The cells of a column for some rows.
+pub(crate) enum Cells<'a> {
+    Texts(&'a Texts),
+    Numbers(Vec<f64>),
+    Counts(Vec<u64>),
+}
+
+type Target = BufWriter<Box<dyn Write + Send>>;
+
+enum Sink {
+    Text(TextThread),
+    Parquet(SchemaRef, Box<ArrowWriter<Target>>),
+}
+
+/// A thread that compresses and writes text while the next is made.
+struct TextThread {
+    texts: SyncSender<Vec<u8>>,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+/// Pieces of text that may wait for the thread.
+const WAITING: usize = 64;
+
+impl TextThread {
+    fn new(mut compressor: Compressor) -> Self {
+        let (texts, waiting) = sync_channel::<Vec<u8>>(WAITING);
+        let thread = std::thread::spawn(move || {
+            for text in waiting {
+                compressor.write_all(&text)?;
+            }
+            compressor.finish()
+        });
+        Self { texts, thread }
+    }
+
+    /// Hands on a text; `false` if the thread has met an error and ended.
+    fn write(&self, text: Vec<u8>) -> bool {
+        self.texts.send(text).is_ok()
+    }
+
+    fn finish(self) -> io::Result<()> {
+        drop(self.texts);
+        let ended = self.thread.join();
+        ended.unwrap_or_else(|_| Err(io::Error::other("the writing thread broke down")))
+    }
+}
+
+enum Compressor {
+    None(Target),
+    Gzip(GzEncoder<Target>),
+    Zstd(zstd::Encoder<'static, Target>),
+}
+
+impl Compressor {
+    fn write_all(&mut self, text: &[u8]) -> io::Result<()> {
+        match self {
+            Self::None(target) => target.write_all(text),
+            Self::Gzip(encoder) => encoder.write_all(text),
+            Self::Zstd(encoder) => encoder.write_all(text),
+        }
+    }
+
+    fn finish(self) -> io::Result<()> {
+        let mut target = match self {
+            Self::None(target) => target,
+            Self::Gzip(encoder) => encoder.finish()?,
+            Self::Zstd(encoder) => encoder.finish()?,
+        };
+        target.flush()
+    }
+}
+
+impl Output {
+    /// A table with these columns at a path, whose ending says in which form; `-`
+    /// or nothing is standard output, as CSV.
+    pub(crate) fn new(
+        path: Option<&Path>,
+        columns: &[(&'static str, Holds)],
+        unfinished: &Unfinished,
+    ) -> Outcome<Self> {
+        let path = path.filter(|path| *path != Path::new("-"));
+        let name = path.map_or("standard output".to_owned(), |path| {
+            path.display().to_string()
+        });
+        let (target, destination) =
+            open(path, unfinished).map_err(|error| unwritable(&name, &error))?;
+        let target = BufWriter::with_capacity(1 << 18, target);
+        let failed = |error: &(dyn std::error::Error + 'static)| unwritable(&name, error);
+        let text = |compressor| Sink::Text(TextThread::new(compressor));
+        let sink = match path.and_then(|path| path.extension()?.to_str()) {
+            Some("gz") => {
+                let level = flate2::Compression::default();
+                text(Compressor::Gzip(GzEncoder::new(target, level)))
+            }
+            Some("zst") => {
+                let encoder = zstd::Encoder::new(target, zstd::DEFAULT_COMPRESSION_LEVEL);
+                text(Compressor::Zstd(encoder.map_err(|error| failed(&error))?))
+            }
+            Some("parquet") => {
+                let schema = schema(columns);
+                let writer = ArrowWriter::try_new(target, Arc::clone(&schema), Some(properties()));
+                Sink::Parquet(schema, Box::new(writer.map_err(|error| failed(&error))?))
+            }
+            _ => text(Compressor::None(target)),
+        };
+        let names: Vec<_> = columns.iter().map(|&(name, _)| name).collect();
+        if let Sink::Text(thread) = &sink {
+            // If this fails, so does `finish`, which says why.
+            thread.write(format!("{}\n", names.join(",")).into_bytes());
+        }
+        Ok(Self {
+            name,
+            sink,
+            destination,
+            unfinished: Arc::clone(unfinished),
+        })
+    }
+
+    /// Writes some rows, given their columns.
+    ///
+    /// That text could not be written may come out only in the end.
+    pub(crate) fn write(&mut self, columns: &[Cells<'_>]) -> Outcome<()> {
+        match &mut self.sink {
+            Sink::Text(thread) => {
+                for lines in csv_lines(columns) {
+                    if !thread.write(lines) {
+                        break;
+                    }
+                }
+                Ok(())
+            }
+            Sink::Parquet(schema, writer) => {
+                let arrays = columns.iter().map(array).collect();
+                let written = RecordBatch::try_new(Arc::clone(schema), arrays)
+                    .map_err(parquet::errors::ParquetError::from)
+                    .and_then(|batch| writer.write(&batch));
+                written.map_err(|error| unwritable(&self.name, &error))
+            }
+        }
+    }
+
+    /// Writes what is left and lets the file appear.
+    pub(crate) fn finish(self) -> Outcome<()> {
+        let Self {
+            name,
+            sink,
+            destination,
+            unfinished,
+        } = self;
+        let finished = match sink {
+            Sink::Text(thread) => thread.finish(),
+            Sink::Parquet(_, writer) => writer
+                .into_inner()
+                .map_err(io::Error::other)
+                .and_then(|mut target| target.flush()),
+        };
+        finished.map_err(|error| unwritable(&name, &error))?;
+        if let Some((temporary, path)) = destination {
+            let appeared = temporary.persist(path);
+            appeared.map_err(|error| unwritable(&name, &error.error))?;
+        }
+        if let Ok(mut unfinished) = unfinished.lock() {
+            *unfinished = None;
+        }
+        Ok(())
+    }
+}
+
+/// Output that cannot be written is a failure, not bad input.
+pub(crate) fn unwritable(name: &str, error: &(dyn std::error::Error + 'static)) -> Failure {
+    let failure = Failure::failed(format!("cannot write {name}")).cause(error);
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    if kind == Some(io::ErrorKind::BrokenPipe) {
+        // Whoever read us has had enough, and knows it.
+        return failure.silent();
+    }
+    failure.hint("check the folder, its permissions and the space left")
+}
+
+/// Something to write to, and where it goes when it is whole.
+#[expect(clippy::type_complexity, reason = "a pair that is taken apart at once")]
+fn open(
+    path: Option<&Path>,
+    unfinished: &Unfinished,
+) -> io::Result<(Box<dyn Write + Send>, Option<(TempPath, PathBuf)>)> {
+    let Some(path) = path else {
+        return Ok((Box::new(io::stdout()), None));
+    };
+    // A pipe or a device is written to, never replaced.
+    if path.exists() && !path.is_file() {
+        let file = fs::OpenOptions::new().write(true).open(path)?;
+        return Ok((Box::new(file), None));
+    }
+    // Through a link, what it points to is replaced, not the link.
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let temporary = NamedTempFile::with_prefix_in(".springtide-", folder.unwrap_or(Path::new(".")));
+    let (file, temporary) = temporary?.into_parts();
+    match fs::metadata(&path) {
+        Ok(metadata) if metadata.permissions().readonly() => {
+            return Err(io::Error::from(io::ErrorKind::PermissionDenied));
+        }
+        Ok(metadata) => file.set_permissions(metadata.permissions())?,
+        Err(_) => set_default_permissions(&file)?,
+    }
+    if let Ok(mut unfinished) = unfinished.lock() {
+        *unfinished = Some(temporary.to_path_buf());
+    }
+    Ok((Box::new(file), Some((temporary, path))))
+}
+
+/// New files get what the user's mask allows, not the privacy of temporary ones.
+#[cfg(unix)]
+fn set_default_permissions(file: &File) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let mask = fs::read_to_string("/proc/self/status")
+        .ok()
+        .and_then(|status| {
+            let line = status
+                .lines()
+                .find_map(|line| line.strip_prefix("Umask:"))?;
+            u32::from_str_radix(line.trim(), 8).ok()
+        });
+    let mode = 0o666 & !mask.unwrap_or(0o022);
+    file.set_permissions(fs::Permissions::from_mode(mode))
+}
+
+#[cfg(not(unix))]
+fn set_default_permissions(_: &File) -> io::Result<()> {
+    Ok(())
+}
+
+/// Rows that are formatted together.
+const LINES: usize = 1 << 11;
+
+/// The rows as CSV, in pieces.
+fn csv_lines(columns: &[Cells<'_>]) -> Vec<Vec<u8>> {
+    let n_rows = columns.first().map_or(0, |column| match column {
+        Cells::Texts(texts) => texts.len(),
+        Cells::Numbers(numbers) => numbers.len(),
+        Cells::Counts(counts) => counts.len(),
+    });
+    let piece = |piece: usize| {
+        let mut lines = Vec::with_capacity(LINES * 80);
+        // Shortest digits that read back to the same double.
+        let mut buffer = zmij::Buffer::new();
+        for row in piece * LINES..n_rows.min((piece + 1) * LINES) {
+            for (position, column) in columns.iter().enumerate() {
+                if position > 0 {
+                    lines.push(b',');
+                }
+                match column {
+                    Cells::Texts(texts) => push_quoted(&mut lines, texts.get(row)),
+                    Cells::Numbers(numbers) => {
+                        lines.extend_from_slice(buffer.format(numbers[row]).as_bytes());
+                    }
+                    Cells::Counts(counts) => {
+                        lines.extend_from_slice(counts[row].to_string().as_bytes());
+                    }
+                }
+            }
+            lines.push(b'\n');
+        }
+        lines
+    };
+    let n_pieces = n_rows.div_ceil(LINES);
+    (0..n_pieces).into_par_iter().map(piece).collect()
+}
+
+/// A cell, in quotes if it could be taken for more than one.
+fn push_quoted(line: &mut Vec<u8>, text: &str) {
+    let is_special = |byte: u8| matches!(byte, b',' | b'"' | b'\n' | b'\r');
+    if !text.bytes().any(is_special) {
+        line.extend_from_slice(text.as_bytes());
+        return;
+    }
+    line.push(b'"');
+    for byte in text.bytes() {
+        if byte == b'"' {
+            line.push(b'"');
+        }
+        line.push(byte);
+    }
+    line.push(b'"');
+}
+
+fn schema(columns: &[(&'static str, Holds)]) -> SchemaRef {
+    let field = |&(name, holds): &(&'static str, Holds)| {
+        let kind = match holds {
+            Holds::Text => DataType::Utf8,
+            Holds::Numbers => DataType::Float64,
+            Holds::Counts => DataType::UInt64,
+        };
+        Field::new(name, kind, false)
+    };
+    Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()))
+}
+
+fn properties() -> WriterProperties {
+    // Nearly every value is unlike every other: a dictionary would only cost.
+    WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_dictionary_enabled(false)
+        .build()
+}
+
+fn array(column: &Cells<'_>) -> ArrayRef {
+    match column {
+        Cells::Texts(texts) => Arc::new(StringArray::from_iter_values(texts.iter())),
+        Cells::Numbers(numbers) => Arc::new(Float64Array::from(numbers.clone())),
+        Cells::Counts(counts) => Arc::new(UInt64Array::from(counts.clone())),
+    }
+}

@@ -1,0 +1,109 @@
+//! Talk: what goes to standard error.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// How much to say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Talk {
+    Quiet,
+    Normal,
+    Verbose,
+}
+
+impl Talk {
+    /// Says a line that everybody wants to know.
+    pub(crate) fn say(self, line: impl AsRef<str>) {
+        if self >= Self::Normal {
+            say_always(line);
+        }
+    }
+
+    /// Says a line for those who asked.
+    pub(crate) fn explain(self, line: impl AsRef<str>) {
+        if self == Self::Verbose {
+            say_always(line);
+        }
+    }
+
+    /// Shows the progress of long work on a terminal: count, rate and time left
+    /// (where the total is known).
+    pub(crate) fn progress(self, what: &'static str, total: Option<u64>) -> Progress {
+        let target = if self == Self::Quiet {
+            ProgressDrawTarget::hidden()
+        } else {
+            // Hidden by itself where standard error is not a terminal.
+            ProgressDrawTarget::stderr_with_hz(5)
+        };
+        let bar = ProgressBar::with_draw_target(total, target);
+        let template = if total.is_some() {
+            "{msg} {wide_bar} {human_pos} of {human_len} {per_sec} {eta} left"
+        } else {
+            "{msg} {spinner} {human_pos} {per_sec}"
+        };
+        let style = ProgressStyle::with_template(template).expect("a valid template");
+        bar.set_style(style);
+        bar.set_message(what);
+        Progress {
+            bar,
+            talk: self,
+            what,
+            started: Instant::now(),
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "this is where talk goes")]
+pub(crate) fn say_always(line: impl AsRef<str>) {
+    eprintln!("{}", line.as_ref());
+}
+
+/// Work under way.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    talk: Talk,
+    what: &'static str,
+    started: Instant,
+}
+
+impl Progress {
+    pub(crate) fn advance(&self, n: usize) {
+        self.bar.inc(n as u64);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+        let took: Duration = self.started.elapsed();
+        self.talk
+            .explain(format!("{}: {:.2} s", self.what, took.as_secs_f64()));
+    }
+}
+
+/// A count with thousands parted, as people read it.
+pub(crate) fn count(n: usize) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (position, digit) in digits.char_indices() {
+        if position > 0 && (digits.len() - position) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_parted_in_threes() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(999), "999");
+        assert_eq!(count(1000), "1,000");
+        assert_eq!(count(123_456_789), "123,456,789");
+    }
+}
