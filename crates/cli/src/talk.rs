@@ -87,7 +87,7 @@ pub(crate) fn count(n: usize) -> String {
     let digits = n.to_string();
     let mut text = String::new();
     for (position, digit) in digits.char_indices() {
-        if position > 0 && (digits.len() - position) % 3 == 0 {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);

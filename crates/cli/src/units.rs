@@ -158,6 +158,17 @@ mod tests {
     }
 
     #[test]
+    fn fuzz_units() {
+        bolero::check!().with_type::<String>().for_each(|text| {
+            assert!(
+                per_day(text).is_ok_and(|rate| rate.is_finite() && rate >= 0.0)
+                    || per_day(text).is_err()
+            );
+            let _ = (span(text), ratio(text));
+        });
+    }
+
+    #[test]
     fn ratios_are_shares() {
         assert_eq!(ratio("95%"), Ok(0.95));
         assert_eq!(ratio("0.95"), Ok(0.95));

@@ -99,70 +99,67 @@ impl<'a, R: Read> Blocks<'a, R> {
         loop {
             let missing = wanted.saturating_sub(self.rest.len());
             if !self.at_end && missing > 0 {
-                let reader = self.reader.by_ref().take(missing as u64);
-                let read = { reader }.read_to_end(&mut self.rest);
+                let mut reader = self.reader.by_ref().take(missing as u64);
+                let read = reader.read_to_end(&mut self.rest);
                 let read = read.map_err(|error| unreadable(self.source, &error))?;
                 self.at_end = read < missing;
             }
             if self.rest.is_empty() {
                 return Ok(None);
             }
-            let end = match last_row_end(&self.rest) {
-                Some(end) => end,
-                None if self.at_end => self.rest.len(),
-                None if wanted >= LONGEST_ROW => return Err(self.endless_row()),
-                None => {
-                    wanted *= 2;
-                    continue;
-                }
-            };
-            // The last row need not end with a line break, but its quotes must.
-            if self.at_end && end < self.rest.len() {
-                let tail = &self.rest[end..];
-                if memchr_iter(b'"', tail).count() % 2 == 0 {
-                    return self.split(self.rest.len());
-                }
-                if end == 0 {
-                    return Err(self.endless_row());
-                }
-            } else if end == self.rest.len()
-                && self.at_end
-                && memchr_iter(b'"', &self.rest).count() % 2 != 0
-            {
-                return Err(self.endless_row());
+            if self.at_end {
+                // The last row need not end with a line break, but quotes must end.
+                return if n_quotes(&self.rest).is_multiple_of(2) {
+                    Ok(Some(self.split(self.rest.len())))
+                } else {
+                    Err(self.endless_row())
+                };
             }
-            return self.split(end);
+            match last_row_end(&self.rest) {
+                Some(end) => return Ok(Some(self.split(end))),
+                None if wanted >= LONGEST_ROW => return Err(self.endless_row()),
+                None => wanted *= 2,
+            }
         }
     }
 
-    fn split(&mut self, end: usize) -> Outcome<Option<Block>> {
+    fn split(&mut self, end: usize) -> Block {
         let rest = self.rest.split_off(end);
         let bytes = std::mem::replace(&mut self.rest, rest);
         let line = self.line;
-        self.line += memchr_iter(b'\n', &bytes).count() as u64;
-        Ok(Some(Block { bytes, line }))
+        self.line += n_lines(&bytes);
+        Block { bytes, line }
     }
 
     fn endless_row(&self) -> Failure {
+        let start = last_row_end(&self.rest).unwrap_or(0);
+        let line = self.line + n_lines(&self.rest[..start]);
         cannot_read(self.source)
             .cause(format!(
-                "line {}: a row begins here that does not end; a quote is not closed",
-                self.line
+                "line {line}: a row begins here that does not end; a quote is not closed"
             ))
             .hint("close the quote, and double those within a quoted cell")
     }
 }
 
+fn n_quotes(bytes: &[u8]) -> usize {
+    memchr_iter(b'"', bytes).count()
+}
+
+fn n_lines(bytes: &[u8]) -> u64 {
+    memchr_iter(b'\n', bytes).count() as u64
+}
+
 /// Behind the last line break that is not within quotes.
 fn last_row_end(bytes: &[u8]) -> Option<usize> {
-    let mut n_quotes = memchr_iter(b'"', bytes).count();
+    let mut n_quotes = n_quotes(bytes);
     if n_quotes == 0 {
         return memrchr(b'\n', bytes).map(|at| at + 1);
     }
     for at in memrchr2_iter(b'\n', b'"', bytes) {
         if bytes[at] == b'"' {
             n_quotes -= 1;
-        } else if n_quotes % 2 == 0 {
+        } else if n_quotes.is_multiple_of(2) {
             return Some(at + 1);
         }
     }
@@ -227,7 +224,7 @@ impl Header {
             if !more.map_err(|error| cannot_read(source).cause(error))? {
                 break;
             }
-            let line = block.line + record.position().map_or(1, ::csv::Position::line) - 1;
+            let line = block.line + lines_before(&block.bytes, record.position());
             if record.len() != self.n_cells {
                 return Err(cannot_read(source)
                     .cause(format!(
@@ -276,6 +273,14 @@ fn reader(bytes: &[u8]) -> ::csv::Reader<&[u8]> {
         .from_reader(bytes)
 }
 
+/// The lines of a block before a row, blank ones just before it included.
+fn lines_before(bytes: &[u8], position: Option<&::csv::Position>) -> u64 {
+    let Some(position) = position else { return 0 };
+    let row = &bytes[position.byte() as usize..];
+    let blank = row.iter().take_while(|byte| matches!(byte, b'\n' | b'\r'));
+    position.line() - 1 + blank.filter(|byte| **byte == b'\n').count() as u64
+}
+
 fn cells(n: usize) -> String {
     if n == 1 {
         "1 cell".to_owned()
@@ -287,7 +292,7 @@ fn cells(n: usize) -> String {
 /// That a block is UTF-8 text with quotes only where they belong.
 fn check_text(source: &str, block: &Block) -> Outcome<()> {
     let bytes = block.bytes.as_slice();
-    let line_at = |at: usize| block.line + memchr_iter(b'\n', &bytes[..at]).count() as u64;
+    let line_at = |at: usize| block.line + n_lines(&bytes[..at]);
     if let Err(error) = std::str::from_utf8(bytes) {
         return Err(cannot_read(source)
             .cause(format!(

@@ -66,6 +66,18 @@ impl Input {
         Ok(input)
     }
 
+    /// The table in some bytes, as if they had come through a pipe.
+    #[cfg(test)]
+    pub(crate) fn from_bytes(bytes: Vec<u8>) -> Outcome<Self> {
+        let mut input = Self {
+            name: "bytes".to_owned(),
+            place: Place::Memory(bytes.into()),
+            format: Format::Csv,
+        };
+        input.format = input.detect(Path::new("-"))?;
+        Ok(input)
+    }
+
     /// Reads the wanted columns from the beginning, handing each batch on.
     pub(crate) fn read(
         &self,

@@ -220,3 +220,294 @@ fn shorten(text: &str) -> String {
         text.to_owned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::path::Path;
+
+    use super::*;
+    use crate::talk::Talk;
+
+    const COLUMNS: [Column; 3] = [
+        Column {
+            name: "id",
+            kind: Kind::Id,
+            required: true,
+        },
+        Column {
+            name: "rate_per_day",
+            kind: Kind::Number(Condition {
+                holds: |rate| rate >= 0.0,
+                says: "a rate is zero or more",
+                hint: "",
+            }),
+            required: true,
+        },
+        Column {
+            name: "group",
+            kind: Kind::Text,
+            required: false,
+        },
+    ];
+
+    /// Ids, rates and groups, or the error.
+    fn read(bytes: &[u8]) -> Result<Vec<(String, f64, String)>, String> {
+        let mut rows = Vec::new();
+        let input = Input::from_bytes(bytes.to_vec()).map_err(|error| error.to_string())?;
+        let progress = Talk::Quiet.progress("", None);
+        let read = input.read(&COLUMNS, &progress, |batch| {
+            for row in 0..batch.n_rows {
+                let group = batch.texts(2).map_or("", |groups| groups.get(row));
+                rows.push((
+                    batch.texts(0).unwrap().get(row).to_owned(),
+                    batch.numbers(1).unwrap()[row],
+                    group.to_owned(),
+                ));
+            }
+            Ok(())
+        });
+        read.map(|()| rows).map_err(|error| error.to_string())
+    }
+
+    #[track_caller]
+    fn check(text: &str, expected: &[(&str, f64, &str)]) {
+        let rows = read(text.as_bytes()).unwrap();
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|(id, rate, group)| (&**id, *rate, &**group))
+            .collect();
+        assert_eq!(rows, expected);
+    }
+
+    #[track_caller]
+    fn refuse(bytes: &[u8], cause: &str) {
+        let error = read(bytes).unwrap_err();
+        assert!(error.contains(cause), "{error}");
+    }
+
+    #[test]
+    fn columns_are_found_by_name_in_any_order() {
+        check(
+            "group,x,rate_per_day,id\ng,0,1.5,a\n,,2,b\n",
+            &[("a", 1.5, "g"), ("b", 2.0, "")],
+        );
+        check("\u{feff}id , rate_per_day\na,1\n", &[("a", 1.0, "")]);
+    }
+
+    #[test]
+    fn quotes_line_ends_and_blank_lines_are_understood() {
+        let expected = [
+            ("a,b", 1.0, "say \"x\""),
+            ("c\nd", 2.0, ""),
+            ("e", 3.0, "é"),
+        ];
+        check(
+            "id,rate_per_day,group\r\n\"a,b\",1,\"say \"\"x\"\"\"\r\n\r\n\"c\nd\",2,\re,3,é",
+            &expected,
+        );
+    }
+
+    #[test]
+    fn lines_are_counted_as_an_editor_does() {
+        refuse(
+            b"id,rate_per_day\na,1\n\n\"b\nb\",2\n\nc,-1\n",
+            "line 7: rate_per_day is \"-1\"",
+        );
+        refuse(
+            b"id,rate_per_day\n\n\na,x\n",
+            "line 4: rate_per_day is \"x\"; it is not a number",
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        refuse(b"", "it is empty");
+        refuse(
+            b"id,rate\na,1\n",
+            "there is no column rate_per_day, only id, rate",
+        );
+        refuse(b"id,id,rate_per_day\na,b,1\n", "two columns are named id");
+        refuse(
+            b"id,rate_per_day\na,1\nb\n",
+            "line 3 has 1 cell, the first line 2 cells",
+        );
+        refuse(b"id,rate_per_day\na,1,2\n", "line 2 has 3 cells");
+        refuse(b"id,rate_per_day\n,1\n", "line 2: id is empty");
+        refuse(b"id,rate_per_day\na,\n", "line 2: rate_per_day is empty");
+        refuse(
+            b"id,rate_per_day\na,inf\n",
+            "line 2: rate_per_day is \"inf\"; it is not finite",
+        );
+        refuse(b"id,rate_per_day\na,1e999\n", "it is not finite");
+        refuse(b"id,rate_per_day\na,nan\n", "it is not finite");
+        refuse(b"id,rate_per_day\na\xff,1\n", "line 2: it is not UTF-8");
+        refuse(b"id,rate_per_day\na\0,1\n", "line 2: it holds a zero byte");
+        refuse(b"\xff\xfei\0d\0", "it is encoded as UTF-16");
+        refuse(
+            b"id,rate_per_day\na,1\n\"b,2\n",
+            "line 3: a row begins here that does not end",
+        );
+        refuse(
+            b"id,rate_per_day\nb\"x\",2\n",
+            "line 2: a quote within a cell",
+        );
+        refuse(
+            b"id,rate_per_day\n\"b\"x,2\n",
+            "line 2: a quote within a cell",
+        );
+    }
+
+    /// Rows with quoted line breaks, many blocks long.
+    fn long_table(n: usize) -> (String, Vec<(String, f64, String)>) {
+        let rows: Vec<_> = (0..n)
+            .map(|i| {
+                (
+                    format!("row {i},\n\"{}\"", i % 7),
+                    i as f64 / 8.0,
+                    "g".repeat(i % 50),
+                )
+            })
+            .collect();
+        let mut text = "id,rate_per_day,group\n".to_owned();
+        for (id, rate, group) in &rows {
+            text += &format!("\"{}\",{rate},{group}\n", id.replace('"', "\"\""));
+        }
+        (text, rows)
+    }
+
+    #[test]
+    fn blocks_end_where_rows_do() {
+        let (text, rows) = long_table(100_000);
+        assert!(text.len() > 4 << 20);
+        assert_eq!(read(text.as_bytes()).unwrap(), rows);
+        // The line of an error far down counts all before it.
+        let text = format!("{text}x,-1,\n");
+        refuse(text.as_bytes(), &format!("line {}: ", text.lines().count()));
+    }
+
+    #[test]
+    fn gzip_and_zstd_are_read_and_cuts_are_noticed() {
+        let (text, rows) = long_table(20_000);
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(text.as_bytes()).unwrap();
+        let gzip = gzip.finish().unwrap();
+        let zstd = zstd::encode_all(text.as_bytes(), 1).unwrap();
+        for bytes in [gzip, zstd] {
+            assert_eq!(read(&bytes).unwrap(), rows);
+            for end in [5, bytes.len() / 2, bytes.len() - 1] {
+                let error = read(&bytes[..end]).unwrap_err();
+                assert!(
+                    error.contains("cut short") || error.contains("damaged"),
+                    "{error}"
+                );
+            }
+        }
+    }
+
+    /// A small Parquet file of the same rows as [`long_table`].
+    fn parquet_table(n: usize) -> (Vec<u8>, Vec<(String, f64, String)>) {
+        let (_, rows) = long_table(n);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("table.parquet");
+        let columns = [
+            ("id", Holds::Text),
+            ("rate_per_day", Holds::Numbers),
+            ("group", Holds::Text),
+        ];
+        let (mut ids, mut groups) = (Texts::default(), Texts::default());
+        rows.iter().for_each(|row| ids.push(&row.0));
+        rows.iter().for_each(|row| groups.push(&row.2));
+        let mut output = Output::new(Some(&path), &columns, &Unfinished::default()).unwrap();
+        let rates = rows.iter().map(|row| row.1).collect();
+        output
+            .write(&[
+                Cells::Texts(&ids),
+                Cells::Numbers(rates),
+                Cells::Texts(&groups),
+            ])
+            .unwrap();
+        assert!(!path.exists(), "a file appears only when it is whole");
+        output.finish().unwrap();
+        (std::fs::read(path).unwrap(), rows)
+    }
+
+    #[test]
+    fn parquet_is_read_and_cuts_are_noticed() {
+        let (bytes, rows) = parquet_table(3000);
+        assert_eq!(read(&bytes).unwrap(), rows);
+        for end in [4, 100, bytes.len() / 2, bytes.len() - 1] {
+            refuse(&bytes[..end], "damaged");
+        }
+    }
+
+    #[test]
+    fn names_that_do_not_fit_the_bytes_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a.gz", "a.csv.zst", "a.parquet"] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, "id,rate_per_day\na,1\n").unwrap();
+            let error = Input::new(&path).unwrap_err().to_string();
+            assert!(error.contains("its first bytes do not"), "{error}");
+        }
+        let error = Input::new(Path::new("nowhere.csv"))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("there is no such file"), "{error}");
+    }
+
+    /// Any bytes are a table or an error, and a table is what another reader sees.
+    #[test]
+    fn fuzz_csv() {
+        bolero::check!().with_type::<Vec<u8>>().for_each(|bytes| {
+            let mut text = b"id,rate_per_day\n".to_vec();
+            // Mostly characters that mean something to the reader.
+            let alphabet = b"ab1.,,\"\"\n\n\r-e \xc3\xa9";
+            text.extend(bytes.iter().map(|byte| match byte {
+                0..=199 => alphabet[*byte as usize % alphabet.len()],
+                other => *other,
+            }));
+            if let Ok(rows) = read(&text) {
+                let mut reader = ::csv::Reader::from_reader(text.as_slice());
+                let other: Vec<_> = reader
+                    .records()
+                    .map(|record| record.map(|record| record[0].to_owned()).unwrap())
+                    .collect();
+                let ours: Vec<_> = rows.into_iter().map(|row| row.0).collect();
+                assert_eq!(ours, other);
+            }
+        });
+    }
+
+    #[test]
+    fn fuzz_any_bytes() {
+        bolero::check!()
+            .with_type::<(u8, Vec<u8>)>()
+            .for_each(|(kind, bytes)| {
+                let mut whole = match kind % 4 {
+                    0 => Vec::new(),
+                    1 => vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3],
+                    2 => vec![0x28, 0xb5, 0x2f, 0xfd],
+                    _ => b"PAR1".to_vec(),
+                };
+                whole.extend(bytes);
+                let _ = read(&whole);
+            });
+    }
+
+    #[test]
+    fn fuzz_damaged_parquet() {
+        crate::panics::install();
+        let (good, _) = parquet_table(50);
+        bolero::check!()
+            .with_type::<Vec<(u16, u8)>>()
+            .for_each(|damage| {
+                let mut bytes = good.clone();
+                for (place, byte) in damage.iter().take(4) {
+                    let place = *place as usize % bytes.len();
+                    bytes[place] ^= byte;
+                }
+                let _ = read(&bytes);
+            });
+    }
+}

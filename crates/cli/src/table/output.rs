@@ -118,9 +118,10 @@ impl Output {
         unfinished: &Unfinished,
     ) -> Outcome<Self> {
         let path = path.filter(|path| *path != Path::new("-"));
-        let name = path.map_or("standard output".to_owned(), |path| {
-            path.display().to_string()
-        });
+        let name = match path {
+            Some(path) => path.display().to_string(),
+            None => "standard output".to_owned(),
+        };
         let (target, destination) =
             open(path, unfinished).map_err(|error| unwritable(&name, &error))?;
         let target = BufWriter::with_capacity(1 << 18, target);
@@ -235,7 +236,8 @@ fn open(
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
-    let temporary = NamedTempFile::with_prefix_in(".springtide-", folder.unwrap_or(Path::new(".")));
+    let temporary =
+        NamedTempFile::with_prefix_in(".springtide-", folder.unwrap_or_else(|| Path::new(".")));
     let (file, temporary) = temporary?.into_parts();
     match fs::metadata(&path) {
         Ok(metadata) if metadata.permissions().readonly() => {

@@ -1,0 +1,140 @@
+//! The program as people and scripts meet it: what was typed in; standard output,
+//! standard error, exit code and files out.
+
+mod errors;
+mod estimate;
+mod plan;
+mod signals;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+/// A folder with some files in which the program is run.
+pub(crate) struct Place {
+    folder: TempDir,
+}
+
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// A place with one file in it.
+    pub(crate) fn with(name: &str, content: impl AsRef<[u8]>) -> Self {
+        Self::new().and(name, content)
+    }
+
+    pub(crate) fn and(self, name: &str, content: impl AsRef<[u8]>) -> Self {
+        std::fs::write(self.path(name), content).unwrap();
+        self
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    /// The names of all files there, sorted.
+    pub(crate) fn files(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.folder.path()).unwrap();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    pub(crate) fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_springtide"));
+        command.args(line.split(' ').filter(|word| !word.is_empty()));
+        command.current_dir(self.folder.path()).env("NO_COLOR", "1");
+        command
+    }
+
+    /// Runs the program with these words, parted by blanks.
+    pub(crate) fn run(&self, line: &str) -> Ran {
+        self.run_with(line, b"")
+    }
+
+    /// The same with something on standard input.
+    pub(crate) fn run_with(&self, line: &str, stdin: &[u8]) -> Ran {
+        let mut child = self
+            .command(line)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let output = std::thread::scope(|scope| {
+            // A program that refuses its arguments reads nothing.
+            scope.spawn(move || {
+                let _ = input.write_all(stdin);
+            });
+            child.wait_with_output().unwrap()
+        });
+        Ran {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+impl Ran {
+    #[track_caller]
+    pub(crate) fn ok(self) -> Self {
+        assert_eq!(self.code, 0, "{}", self.stderr);
+        self
+    }
+
+    /// Failed with this code, and said so with these words.
+    #[track_caller]
+    pub(crate) fn failed(self, code: i32, words: &[&str]) -> Self {
+        assert_eq!(self.code, code, "{}", self.stderr);
+        for word in words {
+            assert!(
+                self.stderr.contains(word),
+                "no `{word}` in:\n{}",
+                self.stderr
+            );
+        }
+        assert!(!self.stderr.contains("panicked"), "{}", self.stderr);
+        self
+    }
+}
+
+/// The cells of a CSV text without its header.
+pub(crate) fn cells(csv: &str) -> Vec<Vec<&str>> {
+    csv.lines()
+        .skip(1)
+        .map(|line| line.split(',').collect())
+        .collect()
+}
+
+/// One column of a CSV text as numbers.
+pub(crate) fn column(csv: &str, index: usize) -> Vec<f64> {
+    cells(csv)
+        .iter()
+        .map(|row| row[index].parse().unwrap())
+        .collect()
+}
+
+/// The repository's own folder.
+pub(crate) fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
