@@ -14,7 +14,7 @@ use crate::args::{self, Method};
 use crate::failure::{Failure, Outcome};
 use crate::plan::print_json;
 use crate::table::{
-    Batch, Cells, Column, Condition, Holds, Input, Kind, Output, Texts, Unfinished,
+    Batch, Cells, Column, Condition, Holds, Input, Kind, Output, Texts, Unfinished, shorten,
 };
 use crate::talk::{Talk, count};
 
@@ -192,7 +192,7 @@ impl Rows {
                 None => self.groups.push(group),
                 Some(before) if *before == group => {}
                 Some(_) => {
-                    let id: String = id.chars().take(200).collect();
+                    let id = shorten(id);
                     return Err(Failure::input(format!("cannot read {}", input.name))
                         .cause(format!(
                             "{}: id \"{id}\" was in another group before",

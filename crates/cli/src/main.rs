@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
 use args::{Cli, Command};
 use table::Unfinished;
@@ -47,12 +47,15 @@ fn main() -> ExitCode {
 
 /// Stops on Ctrl-C and on SIGTERM without leaving half a file behind.
 fn clean_up_on_signals(unfinished: &Unfinished) {
-    let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]) else {
+    // A file that grows too large (SIGXFSZ) is an error of the write, if only the
+    // signal does not kill us first.
+    let signals = [SIGINT, SIGTERM, SIGHUP, SIGXFSZ];
+    let Ok(mut signals) = signal_hook::iterator::Signals::new(signals) else {
         return;
     };
     let unfinished = Arc::clone(unfinished);
     std::thread::spawn(move || {
-        let Some(signal) = signals.forever().next() else {
+        let Some(signal) = signals.forever().find(|signal| *signal != SIGXFSZ) else {
             return;
         };
         if let Some(path) = unfinished.lock().ok().and_then(|mut path| path.take()) {

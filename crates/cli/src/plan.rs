@@ -14,7 +14,8 @@ use twox_hash::XxHash3_64;
 use crate::args::{self, ObjectiveName, PolicyName, name_of};
 use crate::failure::{Failure, Outcome};
 use crate::table::{
-    Batch, Cells, Column, Condition, Holds, Input, Kind, Output, Texts, Unfinished, unwritable,
+    Batch, Cells, Column, Condition, Holds, Input, Kind, Output, Texts, Unfinished, shorten,
+    unwritable,
 };
 use crate::talk::{Talk, count};
 
@@ -30,6 +31,12 @@ pub(crate) fn run(args: &args::Plan, talk: Talk, unfinished: &Unfinished) -> Out
             .hint("name a file for the plan; the summary goes to standard output"));
     }
 
+    if args.rates == Path::new("-") && args.caps.as_deref() == Some(Path::new("-")) {
+        return Err(
+            Failure::input("--rates and --caps both read standard input")
+                .hint("put one of them in a file"),
+        );
+    }
     let input = Input::new(&args.rates)?;
     let elements = Elements::read(&input, args.caps.is_some(), talk)?;
     let caps = match &args.caps {
@@ -106,12 +113,15 @@ impl Ask<'_> {
         };
         let plan = allocation.least(self.candidates, self.caps, target);
         plan.map_err(|unreachable| {
-            let best = match args.goal.target_age {
-                Some(_) => format!("no age below {} days", unreachable.age.as_days()),
-                None => format!("no freshness above {}", unreachable.freshness),
+            let (age, fresh) = (unreachable.age.as_days(), unreachable.freshness);
+            let cause = match args.goal.target_age {
+                Some(_) if age < 1e-30 => "no budget brings the age down to zero".to_owned(),
+                Some(_) => format!("the largest budget leaves an age of {}", days(age)),
+                None if fresh >= 1.0 => "no budget keeps all copies always fresh".to_owned(),
+                None => format!("the largest budget gives a freshness of {fresh:.6}"),
             };
             Failure::input("no budget reaches this target")
-                .cause(format!("whatever the budget, there is {best}"))
+                .cause(cause)
                 .hint(if self.caps.iter().len() > 0 {
                     "lower the target, or raise the caps"
                 } else {
@@ -307,11 +317,13 @@ impl Elements {
             for (row, (name, budget)) in names.iter().zip(budgets).enumerate() {
                 let place = batch.place(row);
                 let Some(group) = self.group_names.get(name) else {
+                    let name = shorten(name);
                     let cause = format!("{place}: no element is in group \"{name}\"");
                     let hint = "check its spelling, or drop the line";
                     return Err(refuse(cause, hint));
                 };
                 if caps.insert(*group, *budget).is_some() {
+                    let name = shorten(name);
                     let cause = format!("{place}: group \"{name}\" is named twice");
                     return Err(refuse(cause, "give each group one cap"));
                 }
@@ -367,7 +379,7 @@ fn refuse_duplicates(input: &Input, mut hashes: Vec<u64>, talk: Talk) -> Outcome
             }
             if let Some(first) = seen.insert(id.to_owned(), batch.place(row)) {
                 let place = batch.place(row);
-                let id: String = id.chars().take(200).collect();
+                let id = shorten(id);
                 return Err(Failure::input(format!("cannot read {}", input.name))
                     .cause(format!("{place}: id \"{id}\" is already in {first}"))
                     .hint("ids must be unique; drop one of the two"));
@@ -488,7 +500,7 @@ fn summarize(
     for line in summary.lines() {
         talk.say(line);
     }
-    if args.policy == PolicyName::Optimal && talk >= Talk::Normal {
+    if args.policy == PolicyName::Optimal && talk >= Talk::Normal && summary.freshness >= 0.0 {
         let uniform = ask.spend(PolicyName::Uniform, summary.budget_per_day)?;
         let uniform = report(&uniform, ask.candidates, ask.order);
         talk.say(format!(
@@ -527,6 +539,10 @@ impl Summary {
             lines.push(format!(
                 "  used                {used} a day: no element can use more"
             ));
+        }
+        if self.freshness.is_nan() {
+            lines.push("  freshness and age   of nothing: no element has weight".to_owned());
+            return lines;
         }
         lines.push(format!("  predicted freshness {:.4}", self.freshness));
         lines.push(format!("  predicted age       {}", days(self.age_days)));

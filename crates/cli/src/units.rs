@@ -43,6 +43,10 @@ pub(crate) fn span(text: &str) -> Result<Span, String> {
             .find(|c: char| !(c.is_ascii_digit() || c == '.'))
             .ok_or_else(|| format!("`{rest}` has no unit; one of s, m, h, d, w is expected"))?;
         let (number, tail) = rest.split_at(digits);
+        if number.is_empty() {
+            return Err(format!("`{rest}` does not begin with a number"));
+        }
+        let tail = tail.trim_start();
         let unit_end = tail
             .find(|c: char| !c.is_ascii_alphabetic())
             .unwrap_or(tail.len());
@@ -146,6 +150,7 @@ mod tests {
             ("1h 30m", 1.5 / 24.0),
             ("1.5d", 1.5),
             ("1d12h", 1.5),
+            ("1 h 30 min", 1.5 / 24.0),
         ] {
             assert!(
                 (span(text).unwrap().as_days() - days).abs() < 1e-12,

@@ -373,7 +373,7 @@ pub(crate) trait PollsLoop {
 fn polls_for_freshness_of_slow(y: f64) -> f64 {
     // What is smaller than any real quotient of rate and weight must not become
     // an infinite frequency.
-    let s = (2.0 * y).max(1e-290).sqrt();
+    let s = (2.0 * y).max(f64::MIN_POSITIVE).sqrt();
     1.0 / (s * (1.0 + s / 3.0))
 }
 
@@ -386,7 +386,7 @@ fn polls_for_age_at_the_ends(y: f64) -> f64 {
     if y >= 1.0 {
         1.0 / (2.0 * (y + 1.0)).sqrt()
     } else {
-        1.0 / age_value_inverse(y.max(1e-290).sqrt())
+        1.0 / age_value_inverse(y.max(f64::MIN_POSITIVE).sqrt())
     }
 }
 

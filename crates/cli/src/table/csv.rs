@@ -7,7 +7,7 @@
 
 use std::io::Read;
 
-use memchr::{memchr, memchr_iter, memrchr, memrchr2_iter};
+use memchr::{memchr, memchr_iter, memchr2_iter, memrchr, memrchr2_iter};
 use rayon::prelude::*;
 
 use super::input::unreadable;
@@ -134,6 +134,14 @@ impl<'a, R: Read> Blocks<'a, R> {
     fn endless_row(&self) -> Failure {
         let start = last_row_end(&self.rest).unwrap_or(0);
         let line = self.line + n_lines(&self.rest[..start]);
+        if n_quotes(&self.rest) == 0 {
+            return cannot_read(self.source)
+                .cause(format!(
+                    "line {line} is longer than {} MB",
+                    LONGEST_ROW >> 20
+                ))
+                .hint("it may not be a CSV file at all");
+        }
         cannot_read(self.source)
             .cause(format!(
                 "line {line}: a row begins here that does not end; a quote is not closed"
@@ -307,7 +315,18 @@ fn check_text(source: &str, block: &Block) -> Outcome<()> {
             .hint("it may not be a CSV file at all"));
     }
     let mut is_open = false;
-    for at in memchr_iter(b'"', bytes) {
+    for at in memchr2_iter(b'"', b'\r', bytes) {
+        if bytes[at] == b'\r' {
+            if !is_open && bytes.get(at + 1).is_some_and(|next| *next != b'\n') {
+                return Err(cannot_read(source)
+                    .cause(format!(
+                        "line {}: a carriage return that does not end a line",
+                        line_at(at)
+                    ))
+                    .hint("end lines with a line feed, or with both"));
+            }
+            continue;
+        }
         let beside = if is_open {
             bytes.get(at + 1)
         } else {

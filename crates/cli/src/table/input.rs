@@ -137,7 +137,8 @@ impl Input {
             b"PAR1" => Format::Parquet,
             _ => Format::Csv,
         };
-        let expected = match path.extension().and_then(|extension| extension.to_str()) {
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        let expected = match ending.map(str::to_ascii_lowercase).as_deref() {
             Some("gz") => Format::Gzip,
             Some("zst") => Format::Zstd,
             Some("parquet") => Format::Parquet,

@@ -198,6 +198,9 @@ fn find_columns(source: &str, wanted: &[Column], names: &[String]) -> Outcome<Ve
                 .hint("rename one of them")),
             (Some(index), None) => Ok(Some(index)),
             (None, _) if !column.required => Ok(None),
+            (None, _) if names.iter().all(String::is_empty) => Err(cannot_read(source)
+                .cause("the first line is blank")
+                .hint("the first line must name the columns")),
             (None, _) => {
                 let required = wanted.iter().filter(|column| column.required);
                 let required: Vec<_> = required.map(|column| column.name).collect();
@@ -211,14 +214,20 @@ fn find_columns(source: &str, wanted: &[Column], names: &[String]) -> Outcome<Ve
     wanted.iter().map(find).collect()
 }
 
-/// A text that fits into a message.
-fn shorten(text: &str) -> String {
+/// A text that fits into a message, and does nothing to a terminal.
+pub(crate) fn shorten(text: &str) -> String {
     const MOST: usize = 60;
-    if text.chars().count() > MOST {
-        text.chars().take(MOST).chain(['…']).collect()
-    } else {
-        text.to_owned()
+    let mut short: String = text.chars().take(MOST).flat_map(visible).collect();
+    if text.chars().nth(MOST).is_some() {
+        short.push('…');
     }
+    short
+}
+
+fn visible(c: char) -> impl Iterator<Item = char> {
+    let escaped = c.is_control().then(|| c.escape_default());
+    let plain = (!c.is_control()).then_some(c);
+    escaped.into_iter().flatten().chain(plain)
 }
 
 #[cfg(test)]
@@ -303,7 +312,7 @@ mod tests {
             ("e", 3.0, "é"),
         ];
         check(
-            "id,rate_per_day,group\r\n\"a,b\",1,\"say \"\"x\"\"\"\r\n\r\n\"c\nd\",2,\re,3,é",
+            "id,rate_per_day,group\r\n\"a,b\",1,\"say \"\"x\"\"\"\r\n\r\n\"c\nd\",2,\r\ne,3,é",
             &expected,
         );
     }
@@ -323,6 +332,13 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_its_place() {
         refuse(b"", "it is empty");
+        refuse(
+            b"id,rate_per_day\r\na,1\r\n\r\nb,-1\r\n",
+            "line 4: rate_per_day",
+        );
+        refuse(b"id,rate_per_day\ra,1\r", "line 1: a carriage return");
+        refuse(b",\n", "the first line is blank");
+        refuse(b"id,rate_per_day\na,\x1b[31m\n", "\"\\u{1b}[31m\"");
         refuse(
             b"id,rate\na,1\n",
             "there is no column rate_per_day, only id, rate",

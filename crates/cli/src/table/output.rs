@@ -127,13 +127,18 @@ impl Output {
         let target = BufWriter::with_capacity(1 << 18, target);
         let failed = |error: &(dyn std::error::Error + 'static)| unwritable(&name, error);
         let text = |compressor| Sink::Text(TextThread::new(compressor));
-        let sink = match path.and_then(|path| path.extension()?.to_str()) {
+        let sink = match path.and_then(ending).as_deref() {
             Some("gz") => {
                 let level = flate2::Compression::default();
                 text(Compressor::Gzip(GzEncoder::new(target, level)))
             }
             Some("zst") => {
-                let encoder = zstd::Encoder::new(target, zstd::DEFAULT_COMPRESSION_LEVEL);
+                let encoder = zstd::Encoder::new(target, zstd::DEFAULT_COMPRESSION_LEVEL).and_then(
+                    |mut encoder| {
+                        encoder.include_checksum(true)?;
+                        Ok(encoder)
+                    },
+                );
                 text(Compressor::Zstd(encoder.map_err(|error| failed(&error))?))
             }
             Some("parquet") => {
@@ -226,13 +231,17 @@ fn open(
     let Some(path) = path else {
         return Ok((Box::new(io::stdout()), None));
     };
-    // A pipe or a device is written to, never replaced.
-    if path.exists() && !path.is_file() {
-        let file = fs::OpenOptions::new().write(true).open(path)?;
+    // Through a link, what it points to is replaced, not the link.
+    let path = behind_links(path)?;
+    if is_stdout(&path) {
+        return Ok((Box::new(io::stdout()), None));
+    }
+    // A pipe, a device or what another process holds open is written to, never
+    // replaced.
+    if path.exists() && !path.is_file() || path.starts_with("/proc") || path.starts_with("/dev") {
+        let file = fs::OpenOptions::new().append(true).open(path)?;
         return Ok((Box::new(file), None));
     }
-    // Through a link, what it points to is replaced, not the link.
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
@@ -250,6 +259,32 @@ fn open(
         *unfinished = Some(temporary.to_path_buf());
     }
     Ok((Box::new(file), Some((temporary, path))))
+}
+
+/// Where links lead, whether or not there is anything; but not what the links of
+/// open files stand for.
+fn behind_links(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..40 {
+        match fs::read_link(&path) {
+            Ok(target) if !path.starts_with("/proc") && !path.starts_with("/dev/fd") => {
+                path = path.parent().unwrap_or_else(|| Path::new("")).join(target);
+            }
+            _ => return Ok(path),
+        }
+    }
+    Err(io::Error::other("too many links"))
+}
+
+/// Whether a path stands for standard output.
+fn is_stdout(path: &Path) -> bool {
+    let own = format!("/proc/{}/fd/1", std::process::id());
+    ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", &own].contains(&path.to_str().unwrap_or(""))
+}
+
+/// The ending of a name, in small letters.
+fn ending(path: &Path) -> Option<String> {
+    Some(path.extension()?.to_str()?.to_ascii_lowercase())
 }
 
 /// New files get what the user's mask allows, not the privacy of temporary ones.

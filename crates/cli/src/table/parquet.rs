@@ -9,6 +9,7 @@ use arrow_array::{Array, RecordBatch};
 use arrow_schema::DataType;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::errors::ParquetError;
 use parquet::file::reader::ChunkReader;
 
 use super::{
@@ -84,9 +85,17 @@ fn guarded<T>(source: &str, run: impl FnOnce() -> parquet::errors::Result<T>) ->
             .cause(format!("it is damaged: {cause}"))
             .hint("copy or write it again")
     };
-    let outcome = crate::panics::caught(run);
-    match outcome {
-        Ok(result) => result.map_err(|error| damaged(error.to_string())),
+    match crate::panics::caught(run) {
+        Ok(result) => result.map_err(|error| match error {
+            ParquetError::NYI(what) | ParquetError::General(what)
+                if what.contains("Disabled feature") =>
+            {
+                cannot_read(source)
+                    .cause(format!("it is compressed in a way we do not read: {what}"))
+                    .hint("write it with zstd, snappy, gzip or lz4, or without compression")
+            }
+            error => damaged(error.to_string()),
+        }),
         Err(message) => Err(damaged(message)),
     }
 }
@@ -116,8 +125,10 @@ fn values(source: &str, column: &Column, batch: &RecordBatch, first_row: u64) ->
             }
             let mut numbers = numbers(array).ok_or_else(|| wrong_type(source, column, array))?;
             for (row, number) in numbers.iter_mut().enumerate() {
-                if array.is_null(row) {
-                    if matches!(column.kind, Kind::Number(_)) {
+                // Some writers say "not a number" for nothing.
+                let is_optional = matches!(column.kind, Kind::Optional(_));
+                if array.is_null(row) || number.is_nan() && is_optional {
+                    if !is_optional {
                         return Err(bad(row, ""));
                     }
                     *number = f64::NAN;

@@ -43,6 +43,34 @@ fn a_signal_stops_cleanly() {
     }
 }
 
+/// What stands for standard output is written to, not replaced.
+#[test]
+#[cfg(target_os = "linux")]
+fn names_of_standard_output_are_standard_output() {
+    let place = Place::with("rates.csv", "id,rate_per_day\na,1\n").and("log", "before\n");
+    std::os::unix::fs::symlink("/proc/self/fd/1", place.path("link")).unwrap();
+    std::os::unix::fs::symlink("plan.csv", place.path("dangling")).unwrap();
+    for name in ["/dev/fd/1", "/proc/self/fd/1", "link"] {
+        let log = std::fs::OpenOptions::new()
+            .append(true)
+            .open(place.path("log"))
+            .unwrap();
+        let mut command = place.command("plan --quiet --rates rates.csv --budget 5/day --out");
+        assert!(
+            command.arg(name).stdout(log).status().unwrap().success(),
+            "{name}"
+        );
+    }
+    let log = place.read("log");
+    assert!(log.starts_with("before\nid,"), "{log}");
+    assert_eq!(log.matches("id,frequency_per_day").count(), 3);
+    place
+        .run("plan --quiet --rates rates.csv --budget 5/day --out dangling")
+        .ok();
+    assert!(place.read("plan.csv").starts_with("id,"));
+    assert!(place.path("link").is_symlink() && place.path("dangling").is_symlink());
+}
+
 #[test]
 fn a_reader_that_has_had_enough_is_no_reason_to_complain() {
     let mut rates = b"id,rate_per_day\n".to_vec();

@@ -1,6 +1,7 @@
 use rayon::prelude::*;
 use statrs::function::gamma::digamma;
 
+use super::posterior::{Before, Evidence, quiet_days};
 use super::{Estimator, RateEstimate, TAIL, n_changes};
 use crate::{Error, Gamma, Observation, Outcome, Span};
 
@@ -74,7 +75,7 @@ impl Bayes {
             Outcome::Unchanged => per += days,
             Outcome::Changed { age: Some(age) } => {
                 shape += 1.0;
-                per += age.0.min(days);
+                per += quiet_days(observation, age.0);
             }
             Outcome::Changed { age: None } => {
                 // With L = ln(1 + I/b) and Eₖ = 1 − e^(−(a+k)L), mean and second
@@ -102,14 +103,27 @@ impl Bayes {
 }
 
 impl Estimator for Bayes {
+    /// Given all polls at once, and without forgetting, the posterior is integrated
+    /// exactly, so that their order does not matter. It is close to what
+    /// [`belief`](Bayes::belief) finds poll by poll, which may stray where many
+    /// changes in a row are followed by many polls without.
     fn estimate(&self, observations: &[Observation]) -> RateEstimate {
-        let belief = self.belief(observations);
+        let (per_day, (low_per_day, high_per_day)) = if self.half_life.is_some() {
+            let belief = self.belief(observations);
+            (
+                belief.mean(),
+                (belief.quantile(TAIL), belief.quantile(1.0 - TAIL)),
+            )
+        } else {
+            let after = Evidence::new(observations).after(Before::Belief(self.prior.0));
+            (after.mean, after.interval)
+        };
         RateEstimate {
             n_polls: observations.len(),
             n_changes: n_changes(observations),
-            per_day: belief.mean(),
-            low_per_day: belief.quantile(TAIL),
-            high_per_day: belief.quantile(1.0 - TAIL),
+            per_day,
+            low_per_day,
+            high_per_day,
         }
     }
 }
@@ -145,18 +159,20 @@ impl Prior {
             Some(general) => (general.0, GENERAL_ELEMENTS),
             None => (vague(&elements), VAGUE_ELEMENTS),
         };
+        let evidence: Vec<_> = elements.iter().map(|polls| Evidence::new(polls)).collect();
         let mut prior = lean;
         for _ in 0..N_ROUNDS {
-            // What the polls of an element are worth: changes and days.
-            let bayes = Bayes::new(Self(prior));
-            let evidence: Vec<(f64, f64)> = elements
+            // What the polls of an element are worth, in changes and days: the gamma
+            // distribution with the posterior's mean and variance, less the prior.
+            let worth: Vec<(f64, f64)> = evidence
                 .par_iter()
-                .map(|polls| {
-                    let belief = bayes.belief(polls);
-                    (belief.shape - prior.shape, belief.per - prior.per)
+                .map(|evidence| {
+                    let after = evidence.after(Before::Belief(prior));
+                    let per = after.mean / after.variance;
+                    (after.mean * per - prior.shape, per - prior.per)
                 })
                 .collect();
-            prior = fit(prior, &evidence, lean, n_lean);
+            prior = fit(prior, &worth, lean, n_lean);
         }
         Self(prior)
     }
@@ -178,17 +194,17 @@ fn vague(elements: &[&[Observation]]) -> Gamma {
     }
 }
 
-/// The gamma distribution of rates under which evidence of `changes` in `days` for
-/// each element is most likely, together with `n_lean` elements of the
+/// The gamma distribution of rates under which so many changes in so many days for
+/// each element are most likely, together with `n_lean` elements of the
 /// distribution `lean`.
-fn fit(start: Gamma, evidence: &[(f64, f64)], lean: Gamma, n_lean: f64) -> Gamma {
+fn fit(start: Gamma, worth: &[(f64, f64)], lean: Gamma, n_lean: f64) -> Gamma {
     let log_mean = |gamma: Gamma| digamma(gamma.shape) - gamma.per.ln();
-    let total = evidence.len() as f64 + n_lean;
+    let total = worth.len() as f64 + n_lean;
     let mut prior = start;
     for _ in 0..N_STEPS {
         let mut mean = n_lean * lean.mean();
         let mut mean_log = n_lean * log_mean(lean);
-        for &(changes, days) in evidence {
+        for &(changes, days) in worth {
             let belief = Gamma {
                 shape: (prior.shape + changes).max(f64::MIN_POSITIVE),
                 per: (prior.per + days).max(f64::MIN_POSITIVE),
@@ -322,6 +338,26 @@ mod tests {
                 "{estimate} {likelihood}"
             );
         }
+    }
+
+    #[test]
+    fn the_order_of_polls_does_not_matter_when_all_are_given() {
+        let mut polls = vec![poll(1.0, true); 1000];
+        polls.extend(vec![poll(1.0, false); 1000]);
+        let sorted = bayes(0.5, 0.5).estimate(&polls);
+        polls.reverse();
+        assert_eq!(bayes(0.5, 0.5).estimate(&polls), sorted);
+        assert!((sorted.per_day - 2.0_f64.ln()).abs() < 0.01, "{sorted:?}");
+    }
+
+    #[test]
+    fn changes_just_now_have_a_finite_rate() {
+        let now = Outcome::Changed {
+            age: Some(Span::ZERO),
+        };
+        let polls = [Observation::new(Span(1.0), now).unwrap(); 2];
+        let estimate = Bayes::new(Prior::fitted(&[&polls], None)).estimate(&polls);
+        assert!(estimate.high_per_day.is_finite(), "{estimate:?}");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-use super::likelihood::bit_interval;
+use super::likelihood::without_ages;
+use super::posterior::interval;
 use super::{Estimator, RateEstimate, n_changes, total_days};
 use crate::Observation;
 
@@ -19,7 +20,7 @@ impl Estimator for BiasReduced {
     fn estimate(&self, observations: &[Observation]) -> RateEstimate {
         let n_polls = observations.len();
         let n_changes = n_changes(observations);
-        let (low_per_day, high_per_day) = bit_interval(observations);
+        let (low_per_day, high_per_day) = interval(&without_ages(observations));
         let (n, x) = (n_polls as f64, n_changes as f64);
         RateEstimate {
             n_polls,

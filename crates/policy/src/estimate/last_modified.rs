@@ -1,6 +1,6 @@
-use super::likelihood::bit_interval;
-use super::{Estimator, RateEstimate, TAIL, n_changes};
-use crate::{Gamma, Observation, Outcome};
+use super::posterior::interval;
+use super::{Estimator, RateEstimate, n_changes};
+use crate::{Observation, Outcome};
 
 /// Changes seen per time without a change before a poll, where the source says
 /// when it changed last.
@@ -20,30 +20,23 @@ impl Estimator for LastModified {
     fn estimate(&self, observations: &[Observation]) -> RateEstimate {
         let n_changes = n_changes(observations);
         let quiet: f64 = observations.iter().map(quiet_days).sum();
-        let (per_day, low_per_day, high_per_day) = if quiet > 0.0 {
-            // Jeffreys' prior of a count is worth half a change.
-            let belief = Gamma {
-                shape: n_changes as f64 + 0.5,
-                per: quiet,
-            };
-            let low = if n_changes == 0 {
-                0.0
-            } else {
-                belief.quantile(TAIL)
-            };
-            (n_changes as f64 / quiet, low, belief.quantile(1.0 - TAIL))
-        } else if n_changes > 0 {
-            // Every change was just now, so no rate is too high.
-            (f64::INFINITY, bit_interval(observations).0, f64::INFINITY)
+        let per_day = if n_changes == 0 {
+            0.0
         } else {
-            (0.0, 0.0, f64::INFINITY)
+            n_changes as f64 / quiet
         };
+        let (low_per_day, high_per_day) = interval(observations);
         RateEstimate {
             n_polls: observations.len(),
             n_changes,
             per_day,
             low_per_day,
-            high_per_day,
+            // Where every change was just now, no rate is too high.
+            high_per_day: if per_day == f64::INFINITY {
+                f64::INFINITY
+            } else {
+                high_per_day
+            },
         }
     }
 }

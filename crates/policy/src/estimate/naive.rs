@@ -1,4 +1,5 @@
-use super::likelihood::bit_interval;
+use super::likelihood::without_ages;
+use super::posterior::interval;
 use super::{Estimator, RateEstimate, n_changes, total_days};
 use crate::Observation;
 
@@ -17,7 +18,7 @@ pub struct Naive;
 impl Estimator for Naive {
     fn estimate(&self, observations: &[Observation]) -> RateEstimate {
         let n_changes = n_changes(observations);
-        let (low_per_day, high_per_day) = bit_interval(observations);
+        let (low_per_day, high_per_day) = interval(&without_ages(observations));
         RateEstimate {
             n_polls: observations.len(),
             n_changes,

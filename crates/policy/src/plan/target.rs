@@ -109,6 +109,18 @@ pub(super) fn least(
         let at = |share| Level::At { low, high, share };
         level = at(solve_share(-limit, |share| -distance(at(share))));
     }
+    // The search ends within its tolerance on either side; a target is reached from
+    // the generous one.
+    if let Level::At { low, high, .. } = level
+        && low == high
+    {
+        let nudges =
+            [0.0, 1e-15, 1e-14, 1e-13, 1e-12].map(|nudge| Level::exactly(low * (1.0 - nudge)));
+        level = nudges
+            .into_iter()
+            .find(|&level| distance(level) <= limit)
+            .unwrap_or(level);
+    }
     let plan = solver.at(level, 0.0);
     let used = report(&plan, candidates, target.order).used_per_day;
     Ok(Plan {
