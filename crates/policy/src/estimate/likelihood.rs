@@ -85,19 +85,7 @@ fn most_likely(observations: &[Observation]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Span;
-
-    fn polls(signed_days: &[f64]) -> Vec<Observation> {
-        let poll = |&days: &f64| {
-            let outcome = if days < 0.0 {
-                Outcome::Changed { age: None }
-            } else {
-                Outcome::Unchanged
-            };
-            Observation::new(Span(days.abs()), outcome).unwrap()
-        };
-        signed_days.iter().map(poll).collect()
-    }
+    use crate::estimate::polls;
 
     #[test]
     fn regular_polls_have_a_closed_form() {

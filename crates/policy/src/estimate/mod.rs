@@ -29,6 +29,8 @@ pub use likelihood::Likelihood;
 pub use naive::Naive;
 
 use crate::Observation;
+#[cfg(test)]
+use crate::{Outcome, Span};
 
 /// Something that estimates a rate from what polls showed.
 pub trait Estimator {
@@ -63,26 +65,27 @@ fn total_days(observations: &[Observation]) -> f64 {
     observations.iter().map(|poll| poll.elapsed.0).sum()
 }
 
+/// Polls at these intervals in days; a negative one saw a change.
+#[cfg(test)]
+fn polls(signed_days: &[f64]) -> Vec<Observation> {
+    let poll = |&days: &f64| {
+        let outcome = if days < 0.0 {
+            Outcome::Changed { age: None }
+        } else {
+            Outcome::Unchanged
+        };
+        Observation::new(Span(days.abs()), outcome).unwrap()
+    };
+    signed_days.iter().map(poll).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Gamma, Outcome, Span};
+    use crate::Gamma;
     use rand::{RngExt, SeedableRng};
     use rand_distr::{Distribution, LogNormal};
     use rand_pcg::Pcg64;
-
-    /// Polls at these intervals; the sign of a number says whether it changed.
-    fn polls(signed_days: &[f64]) -> Vec<Observation> {
-        let poll = |&days: &f64| {
-            let outcome = if days < 0.0 {
-                Outcome::Changed { age: None }
-            } else {
-                Outcome::Unchanged
-            };
-            Observation::new(Span::days(days.abs()).unwrap(), outcome).unwrap()
-        };
-        signed_days.iter().map(poll).collect()
-    }
 
     fn all() -> Vec<(&'static str, Box<dyn Estimator>)> {
         let prior = Prior::fixed(Gamma::new(0.5, 0.5).unwrap());

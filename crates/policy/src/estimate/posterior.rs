@@ -235,18 +235,7 @@ pub(super) fn interval(observations: &[Observation]) -> (f64, f64) {
 mod tests {
     use super::*;
     use crate::Span;
-
-    fn polls(signed_days: &[f64]) -> Vec<Observation> {
-        let poll = |&days: &f64| {
-            let outcome = if days < 0.0 {
-                Outcome::Changed { age: None }
-            } else {
-                Outcome::Unchanged
-            };
-            Observation::new(Span(days.abs()), outcome).unwrap()
-        };
-        signed_days.iter().map(poll).collect()
-    }
+    use crate::estimate::polls;
 
     #[test]
     fn regular_polls_have_the_interval_of_a_proportion() {
