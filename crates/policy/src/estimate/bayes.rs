@@ -138,6 +138,10 @@ const GENERAL_ELEMENTS: f64 = 10.0;
 const VAGUE_ELEMENTS: f64 = 1.0;
 /// Rounds of belief and fit. The evidence depends on the prior only a little.
 const N_ROUNDS: usize = 4;
+/// A prior is worth no more changes than this, however alike the elements seem. It
+/// costs little where they are, since their own polls soon count for more; and where
+/// one of them is not, or all of them only seem to be, its interval still holds.
+const MOST_CHANGES: f64 = 2.0;
 const N_STEPS: usize = 60;
 
 impl Prior {
@@ -213,7 +217,7 @@ fn fit(start: Gamma, worth: &[(f64, f64)], lean: Gamma, n_lean: f64) -> Gamma {
             mean_log += log_mean(belief);
         }
         let (mean, mean_log) = (mean / total, mean_log / total);
-        let shape = shape_for(mean.ln() - mean_log);
+        let shape = shape_for(mean.ln() - mean_log).min(MOST_CHANGES);
         let next = Gamma {
             shape,
             per: shape / mean,
@@ -231,10 +235,7 @@ fn fit(start: Gamma, worth: &[(f64, f64)], lean: Gamma, n_lean: f64) -> Gamma {
 /// The shape a with ln a − ψ(a) = `gap`: how far the mean of the logarithms lies
 /// below the logarithm of the mean.
 fn shape_for(gap: f64) -> f64 {
-    /// A prior is never worth more changes than this: rates of elements that seem
-    /// alike still differ.
-    const MOST: f64 = 1e3;
-    let gap = gap.max(0.5 / MOST);
+    let gap = gap.max(1e-9);
     // Minka's start, and Newton's steps on 1/a.
     let mut shape = (3.0 - gap + ((gap - 3.0) * (gap - 3.0) + 24.0 * gap).sqrt()) / (12.0 * gap);
     for _ in 0..20 {
@@ -246,7 +247,7 @@ fn shape_for(gap: f64) -> f64 {
         }
         shape = next;
     }
-    shape.min(MOST)
+    shape
 }
 
 /// The derivative of the digamma function.

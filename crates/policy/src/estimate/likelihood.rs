@@ -69,12 +69,19 @@ fn most_likely(observations: &[Observation]) -> f64 {
         let (mut score, mut slope) = (-unchanged, 0.0);
         for days in days(true) {
             // With e^(−λI), since e^(λI) overflows.
-            let (fall, rest) = (-(-rate * days).exp_m1(), (-rate * days).exp());
+            let exposure = rate * days;
+            if exposure < 1e-150 {
+                // The square of it underflows; the limit does not.
+                score += 1.0 / rate;
+                slope -= 1.0 / rate / rate;
+                continue;
+            }
+            let (fall, rest) = (-(-exposure).exp_m1(), (-exposure).exp());
             score += days * rest / fall;
             slope -= days * days * rest / (fall * fall);
         }
         let next = rate - score / slope;
-        if next <= rate * (1.0 + 1e-15) {
+        if next <= rate * (1.0 + 1e-15) || next.is_nan() {
             break;
         }
         rate = next;

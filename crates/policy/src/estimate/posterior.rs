@@ -93,10 +93,11 @@ impl Evidence {
             });
         }
         let (top, left, right) = self.extent(before);
-        let width = (right - left) / N_CELLS as f64;
+        let n_cells = ((right - left) / WIDEST_CELL).clamp(FEWEST_CELLS, MOST_CELLS) as usize;
+        let width = (right - left) / n_cells as f64;
         let at = |cell: usize| left + width * cell as f64;
         let height = |cell: usize| (self.log_density(before, at(cell)) - top).exp();
-        let heights: Vec<f64> = (0..=N_CELLS).map(height).collect();
+        let heights: Vec<f64> = (0..=n_cells).map(height).collect();
         let moment = |k: i32| -> f64 {
             let terms = heights.iter().enumerate();
             terms
@@ -203,7 +204,10 @@ impl After {
 const NEGLIGIBLE: f64 = 11.0;
 /// A log density that differs by less is as good as flat.
 const FLAT: f64 = 0.05;
-const N_CELLS: usize = 128;
+/// Cells of the integral: as narrow as this, within reason, in units of ln λ.
+const WIDEST_CELL: f64 = 0.05;
+const FEWEST_CELLS: f64 = 96.0;
+const MOST_CELLS: f64 = 640.0;
 
 /// Sorts, and counts equal intervals together.
 fn count_together(intervals: &mut Vec<(f64, f64)>) {
@@ -255,6 +259,14 @@ mod tests {
                 "{x}: {ours_high} {high}"
             );
         }
+    }
+
+    #[test]
+    fn no_change_in_one_poll_has_the_interval_of_a_proportion() {
+        // 95 % of Beta(½, 1½), computed with scipy, as −ln(1 − p).
+        let (low, high) = interval(&polls(&[1.0]));
+        assert_eq!(low, 0.0);
+        assert!((high / 1.476_134 - 1.0).abs() < 3e-3, "{high}");
     }
 
     #[test]

@@ -50,10 +50,12 @@ impl Target {
         Self { wanted, order }
     }
 
-    /// What is to be brought down: the stale share, or the age.
+    /// What is to be brought down: the odds of being stale, or the age.
     fn distance(&self, report: &Report) -> f64 {
         match self.wanted {
-            Wanted::Freshness(_) => 1.0 - report.freshness,
+            // The odds of being stale, which keep their digits for low targets and for
+            // high ones.
+            Wanted::Freshness(_) => (1.0 - report.freshness) / report.freshness,
             Wanted::Age(_) => report.age.0,
         }
     }
@@ -61,7 +63,7 @@ impl Target {
     /// How far down.
     fn limit(&self) -> f64 {
         match self.wanted {
-            Wanted::Freshness(freshness) => 1.0 - freshness,
+            Wanted::Freshness(freshness) => (1.0 - freshness) / freshness,
             Wanted::Age(days) => days,
         }
     }
