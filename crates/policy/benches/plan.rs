@@ -26,7 +26,7 @@ use springtide_policy::{Budget, Frequency, Objective, Rate, Weight};
 
 /// Polls a day and element: scarce enough that many elements go without.
 const BUDGET_PER_ELEMENT: f64 = 0.2;
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
@@ -38,7 +38,7 @@ fn main() {
             .map_or(100_000_000, |most| most as usize)
     };
     println!(
-        "{} threads; times are the best of {ROUNDS} rounds",
+        "{} threads; times are medians of {ROUNDS} rounds",
         rayon::current_num_threads()
     );
     println!();
@@ -66,17 +66,18 @@ fn measure(n: usize) {
 
     for objective in [Objective::Freshness, Objective::Age, Objective::Content] {
         let policy = Allocation::new(Rule::Optimal(objective));
-        let (mut plain, mut planned) = (Duration::MAX, Duration::MAX);
+        let (mut plain, mut planned) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             let start = Instant::now();
             plain_pass(&rates, &weights, &mut frequencies);
-            plain = plain.min(start.elapsed());
+            plain.push(start.elapsed());
 
             let start = Instant::now();
             let plan = policy.plan(&candidates, &budget);
             plan.write_frequencies(&candidates, 0, &mut frequencies);
-            planned = planned.min(start.elapsed());
+            planned.push(start.elapsed());
         }
+        let (plain, planned) = (median(plain), median(planned));
         let used: f64 = frequencies
             .par_chunks(1 << 16)
             .map(|chunk| {
@@ -98,6 +99,11 @@ fn measure(n: usize) {
             (used / per_day - 1.0).abs(),
         );
     }
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
 }
 
 /// Rates over several orders of magnitude and weights with a heavy tail.

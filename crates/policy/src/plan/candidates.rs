@@ -132,17 +132,20 @@ pub(super) struct Block<'a> {
 
 /// Room for a block.
 pub(super) struct Buffer {
-    rates: [Rate; BLOCK],
-    ratios: [f64; BLOCK],
-    costs: [Cost; BLOCK],
+    rates: Vec<Rate>,
+    ratios: Vec<f64>,
+    costs: Vec<Cost>,
 }
 
 impl Buffer {
-    pub(super) fn new() -> Self {
+    /// Room for blocks of `n` elements, of which a block has [`BLOCK`] at most. There
+    /// may be many small groups, so it takes no more than it needs.
+    pub(super) fn new(n: usize) -> Self {
+        let n = n.min(BLOCK);
         Self {
-            rates: [Rate::ZERO; BLOCK],
-            ratios: [0.0; BLOCK],
-            costs: [Cost::ONE; BLOCK],
+            rates: vec![Rate::ZERO; n],
+            ratios: vec![0.0; n],
+            costs: vec![Cost::ONE; n],
         }
     }
 

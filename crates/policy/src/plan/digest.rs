@@ -58,7 +58,7 @@ impl Digest {
             .map(|index| {
                 let mut segment = Segment::new();
                 let end = listing.len().min((index + 1) * size);
-                let mut buffer = Buffer::new();
+                let mut buffer = Buffer::new(BLOCK);
                 for (n_blocks, start) in (index * size..end).step_by(BLOCK).enumerate() {
                     let range = start..end.min(start + BLOCK);
                     let block = listing.block(candidates, range, &mut buffer);

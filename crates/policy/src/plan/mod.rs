@@ -110,7 +110,7 @@ impl Plan {
         cost: Cost,
         group: Option<GroupId>,
     ) -> Frequency {
-        let mut buffer = Buffer::new();
+        let mut buffer = Buffer::new(1);
         let mut frequency = [Frequency::ZERO];
         let level = self.level_of(group);
         level.write(
@@ -140,7 +140,7 @@ impl Plan {
         frequencies: &mut [Frequency],
     ) {
         let write = |first: usize, frequencies: &mut [Frequency]| {
-            let mut buffer = Buffer::new();
+            let mut buffer = Buffer::new(frequencies.len());
             for (index, frequencies) in frequencies.chunks_mut(BLOCK).enumerate() {
                 let range = first + index * BLOCK..first + index * BLOCK + frequencies.len();
                 let block = buffer.range(candidates, range.clone());

@@ -250,7 +250,7 @@ fn demand(
     level: f64,
 ) -> f64 {
     let sums = per_chunk(listing, |range| {
-        let mut buffer = Buffer::new();
+        let mut buffer = Buffer::new(range.len());
         let mut sum = 0.0;
         for start in range.clone().step_by(BLOCK) {
             let range = start..range.end.min(start + BLOCK);
