@@ -289,11 +289,12 @@ impl Elements {
                 } else if let Some(group) = self.group_names.get(name) {
                     Some(*group)
                 } else {
-                    let number = u32::try_from(self.group_names.len()).map_err(|_| {
+                    let number = u32::try_from(self.group_names.len()).ok();
+                    let group = number.and_then(GroupId::new).ok_or_else(|| {
                         Failure::input("too many groups").hint("there may be 4,294,967,295")
                     })?;
-                    self.group_names.insert(name.to_owned(), GroupId(number));
-                    Some(GroupId(number))
+                    self.group_names.insert(name.to_owned(), group);
+                    Some(group)
                 };
                 self.groups.push(group);
             }

@@ -58,7 +58,7 @@ impl Caps {
             .collect::<Result<Vec<_>, Error>>()?;
         caps.sort_by_key(|&(group, _)| group);
         match caps.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            Some(pair) => Err(Error::CappedTwice(pair[0].0.0)),
+            Some(pair) => Err(Error::CappedTwice(pair[0].0.number())),
             None => Ok(Self { caps }),
         }
     }

@@ -226,10 +226,10 @@ proptest! {
     ) {
         let columns = Columns::new(&elements);
         // Every fourth element is in no group.
-        let group = |index: usize| (index % 4 < 3).then_some(GroupId((index % 4) as u32));
+        let group = |index: usize| GroupId::new((index % 4) as u32).filter(|_| index % 4 < 3);
         let groups: Vec<_> = (0..elements.len()).map(group).collect();
         let candidates = columns.candidates().with_groups(&groups).unwrap();
-        let caps = (0..).map(GroupId).zip(caps.iter().copied());
+        let caps = (0..).filter_map(GroupId::new).zip(caps.iter().copied());
         let limits = Caps::per_day(caps.clone()).unwrap();
         let limited = Budget::per_day(budget).unwrap().with_caps(limits);
         let floor = Frequency::per_day(floor).unwrap();
@@ -400,9 +400,10 @@ fn a_target_that_no_budget_reaches_says_what_is_the_best() {
         .unwrap_err();
     assert!((refused.freshness - 1.0).abs() < 1e-9);
 
-    let groups = [Some(GroupId(7)), Some(GroupId(7))];
+    let group = GroupId::new(7).unwrap();
+    let groups = [Some(group), Some(group)];
     let candidates = candidates.with_groups(&groups).unwrap();
-    let caps = Caps::per_day([(GroupId(7), 1.0)]).unwrap();
+    let caps = Caps::per_day([(group, 1.0)]).unwrap();
     let most = Target::freshness(0.9, Order::Fixed).unwrap();
     let refused = optimal.least(&candidates, &caps, most).unwrap_err();
     assert!(
