@@ -12,17 +12,17 @@ use springtide_policy::{Observation, Outcome as Seen, Span};
 
 use crate::args::{self, Method};
 use crate::failure::{Failure, Outcome};
-use crate::plan::print_json;
+use crate::json::print_json;
 use crate::table::{
     Batch, Cells, Column, Condition, Holds, Input, Kind, Output, Texts, Unfinished, shorten,
 };
-use crate::talk::{Talk, count};
+use crate::talk::{Progress, Talk, count};
 
 pub(crate) fn run(args: &args::Estimate, talk: Talk, unfinished: &Unfinished) -> Outcome<()> {
     let input = Input::new(&args.observations)?;
     let history = History::read(&input, talk)?;
     let estimating = talk.progress("estimating", Some(history.ids.len() as u64));
-    let estimates = history.estimates(args.method);
+    let estimates = history.estimates(args.method, &estimating);
     drop(estimating);
     let to_file = args.out.as_deref().filter(|path| *path != Path::new("-"));
     if !args.json || to_file.is_some() {
@@ -114,12 +114,14 @@ impl History {
         &self.polls[start..self.ends[element]]
     }
 
-    fn estimates(&self, method: Method) -> Vec<RateEstimate> {
+    fn estimates(&self, method: Method, progress: &Progress) -> Vec<RateEstimate> {
         let each = |estimator: &(dyn Estimator + Sync)| {
+            let estimate = |element: usize| {
+                progress.advance(1);
+                estimator.estimate(self.of(element))
+            };
             let elements = (0..self.ids.len()).into_par_iter();
-            elements
-                .map(|element| estimator.estimate(self.of(element)))
-                .collect()
+            elements.map(estimate).collect()
         };
         match method {
             Method::Naive => each(&Naive),
@@ -128,11 +130,13 @@ impl History {
             Method::LastModified => each(&LastModified),
             Method::Bayes => {
                 let priors = self.priors();
-                let estimator = |element: usize| Bayes::new(priors[self.groups[element] as usize]);
+                let estimate = |element: usize| {
+                    progress.advance(1);
+                    let prior = priors[self.groups[element] as usize];
+                    Bayes::new(prior).estimate(self.of(element))
+                };
                 let elements = (0..self.ids.len()).into_par_iter();
-                elements
-                    .map(|element| estimator(element).estimate(self.of(element)))
-                    .collect()
+                elements.map(estimate).collect()
             }
         }
     }

@@ -4,6 +4,7 @@
 mod args;
 mod estimate;
 mod failure;
+mod json;
 mod panics;
 mod plan;
 mod table;
@@ -17,12 +18,17 @@ use clap::Parser;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
 use args::{Cli, Command};
-use table::Unfinished;
+use clap::error::{ContextKind, ErrorKind};
+use failure::{Code, Failure};
+use table::{Unfinished, shorten};
 use talk::{Talk, say_always};
 
 fn main() -> ExitCode {
     panics::install();
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse_arguments(&error),
+    };
     let talk = match (cli.quiet, cli.verbose) {
         (true, _) => Talk::Quiet,
         (_, true) => Talk::Verbose,
@@ -43,6 +49,29 @@ fn main() -> ExitCode {
             ExitCode::from(failure.code as u8)
         }
     }
+}
+
+/// Says what is wrong with the arguments, or gives the help that was asked for.
+fn refuse_arguments(error: &clap::Error) -> ExitCode {
+    let cause = std::error::Error::source(error).map(ToString::to_string);
+    if let (ErrorKind::ValueValidation, Some(cause)) = (error.kind(), cause) {
+        let context = |kind| error.get(kind).map(ToString::to_string).unwrap_or_default();
+        let flag = context(ContextKind::InvalidArg);
+        let value = shorten(&context(ContextKind::InvalidValue));
+        let failure = Failure::input(format!("cannot understand {flag}"))
+            .cause(format!("{cause}, not `{value}`"))
+            .hint("springtide help says what it takes");
+        say_always(failure.to_string());
+        return ExitCode::from(failure.code as u8);
+    }
+    let printed = error.print();
+    ExitCode::from(if error.use_stderr() {
+        Code::BadInput as u8
+    } else if printed.is_err() {
+        Code::Failed as u8
+    } else {
+        0
+    })
 }
 
 /// Stops on Ctrl-C and on SIGTERM without leaving half a file behind.

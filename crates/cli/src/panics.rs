@@ -8,7 +8,7 @@ thread_local! {
     static CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Makes a panic that nobody catches a message that a person can act on.
+/// Keeps panics that [`caught`] turns into errors off standard error.
 pub(crate) fn install() {
     let default = panic::take_hook();
     panic::set_hook(Box::new(move |info| {

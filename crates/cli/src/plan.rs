@@ -6,16 +6,16 @@ use std::path::Path;
 use rayon::prelude::*;
 use serde::Serialize;
 use springtide_policy::freshness::{expected_age, expected_freshness};
-use springtide_policy::plan::{Allocation, Candidates, Plan, Policy, Target};
+use springtide_policy::plan::{Candidates, Plan, Policy, RulePolicy, Target};
 use springtide_policy::report::{Report, report};
 use springtide_policy::{Budget, Caps, Cost, Frequency, GroupId, Objective, Order, Rate, Weight};
 use twox_hash::XxHash3_64;
 
 use crate::args::{self, ObjectiveName, PolicyName, name_of};
 use crate::failure::{Failure, Outcome};
+use crate::json::print_json;
 use crate::table::{
     Batch, Cells, Column, Condition, Holds, Input, Kind, Output, Texts, Unfinished, shorten,
-    unwritable,
 };
 use crate::talk::{Talk, count};
 
@@ -57,7 +57,8 @@ pub(crate) fn run(args: &args::Plan, talk: Talk, unfinished: &Unfinished) -> Out
     let plan = ask.plan(args)?;
     drop(solving);
     if args.curve {
-        return curve(&ask, &plan, args, talk, unfinished);
+        let as_json = args.json && !to_file;
+        return curve(&ask, &plan, args, as_json, talk, unfinished);
     }
 
     let achieved = report(&plan, &candidates, ask.order);
@@ -99,7 +100,7 @@ struct Ask<'a> {
 impl Ask<'_> {
     /// The plan for the budget or the target.
     fn plan(&self, args: &args::Plan) -> Outcome<Plan> {
-        let allocation = self.allocation(args.policy);
+        let policy = self.policy(args.policy);
         let target = match (
             args.goal.budget,
             args.goal.target_freshness,
@@ -111,7 +112,7 @@ impl Ask<'_> {
             (_, _, Some(age)) => Target::age(age, self.order),
             (None, None, None) => unreachable!("the command line asks for one of them"),
         };
-        let plan = allocation.least(self.candidates, self.caps, target);
+        let plan = policy.least(self.candidates, self.caps, target);
         plan.map_err(|unreachable| {
             let (age, fresh) = (unreachable.age.as_days(), unreachable.freshness);
             let cause = match args.goal.target_age {
@@ -122,10 +123,11 @@ impl Ask<'_> {
             };
             Failure::input("no budget reaches this target")
                 .cause(cause)
-                .hint(if self.caps.iter().len() > 0 {
-                    "lower the target, or raise the caps"
-                } else {
-                    "what changes is never always fresh; lower the target"
+                .hint(match (args.goal.target_age, self.caps.iter().len()) {
+                    (Some(_), 0) => "what changes is always somewhat old; allow a longer age",
+                    (None, 0) => "what changes is never always fresh; lower the target",
+                    (Some(_), _) => "allow a longer age, or raise the caps",
+                    (None, _) => "lower the target, or raise the caps",
                 })
         })
     }
@@ -134,11 +136,11 @@ impl Ask<'_> {
         let budget = Budget::per_day(per_day)
             .map_err(|error| Failure::input("bad --budget").cause(error))?
             .with_caps(self.caps.clone());
-        Ok(self.allocation(policy).plan(self.candidates, &budget))
+        Ok(self.policy(policy).plan(self.candidates, &budget))
     }
 
-    fn allocation(&self, policy: PolicyName) -> Allocation {
-        Allocation::new(policy.rule(self.objective)).with_floor(self.floor)
+    fn policy(&self, policy: PolicyName) -> RulePolicy {
+        RulePolicy::new(policy.rule(self.objective)).with_floor(self.floor)
     }
 }
 
@@ -518,6 +520,7 @@ impl Summary {
     fn lines(&self) -> Vec<String> {
         let unpolled = match self.n_unpolled {
             0 => "each that changes is polled".to_owned(),
+            1 => "1 that changes is never polled".to_owned(),
             n => format!("{} that change are never polled", count(n)),
         };
         let policy = match self.policy.as_str() {
@@ -538,7 +541,7 @@ impl Summary {
         if (self.used_per_day / self.budget_per_day - 1.0).abs() > 1e-9 {
             let used = significant(self.used_per_day);
             lines.push(format!(
-                "  used                {used} a day: no element can use more"
+                "  used                {used} a day: nobody else can use, or may have, more"
             ));
         }
         if self.freshness.is_nan() {
@@ -549,7 +552,9 @@ impl Summary {
         lines.push(format!("  predicted age       {}", days(self.age_days)));
         if self.objective == "content" {
             let staleness = significant(self.content_staleness);
-            lines.push(format!("  predicted staleness {staleness}"));
+            lines.push(format!(
+                "  predicted staleness {staleness} days of missed changes' ages"
+            ));
         }
         if let Some(price) = self.price {
             lines.push(format!("  price of a poll     {}", significant(price)));
@@ -594,6 +599,7 @@ fn curve(
     ask: &Ask<'_>,
     plan: &Plan,
     args: &args::Plan,
+    as_json: bool,
     talk: Talk,
     unfinished: &Unfinished,
 ) -> Outcome<()> {
@@ -627,7 +633,7 @@ fn curve(
         }
     }
     drop(solving);
-    if args.json && args.out.is_none() {
+    if as_json {
         return print_json(&points);
     }
     let columns = [
@@ -652,17 +658,6 @@ fn curve(
         return summarize(ask, plan, &achieved, args, talk);
     }
     Ok(())
-}
-
-/// One JSON document on standard output.
-pub(crate) fn print_json(document: &impl Serialize) -> Outcome<()> {
-    use std::io::Write;
-    let mut stdout = std::io::stdout().lock();
-    let written = serde_json::to_writer_pretty(&mut stdout, document)
-        .map_err(std::io::Error::from)
-        .and_then(|()| writeln!(stdout))
-        .and_then(|()| stdout.flush());
-    written.map_err(|error| unwritable("standard output", &error))
 }
 
 #[cfg(test)]

@@ -46,6 +46,10 @@ impl Talk {
         let style = ProgressStyle::with_template(template).expect("a valid template");
         bar.set_style(style);
         bar.set_message(what);
+        // So that work of unknown length is seen to go on.
+        if self > Self::Quiet && !bar.is_hidden() {
+            bar.enable_steady_tick(Duration::from_millis(200));
+        }
         Progress {
             bar,
             talk: self,

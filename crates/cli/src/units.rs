@@ -1,8 +1,10 @@
 //! Rates, spans and ratios as people write them.
 
-use springtide_policy::{Frequency, Span};
+use springtide_policy::Span;
 
 const SECONDS_PER_DAY: f64 = 86_400.0;
+/// A year as a unit is the Julian one.
+const DAYS_PER_YEAR: f64 = 365.25;
 
 /// `2000/day`, `30/hour`, `10/min`, `1/s`, `5/week`, `12/year`: per day.
 pub(crate) fn per_day(text: &str) -> Result<f64, String> {
@@ -17,7 +19,7 @@ pub(crate) fn per_day(text: &str) -> Result<f64, String> {
         "d" | "day" => 1.0,
         "w" | "week" => 7.0,
         "month" => return Err("months differ in length; give it per day or per year".into()),
-        "y" | "year" => return Ok(per_year(amount)),
+        "y" | "year" => DAYS_PER_YEAR,
         other => {
             return Err(format!(
                 "unknown unit `{other}`; one of s, min, hour, day, week, year is expected"
@@ -25,10 +27,6 @@ pub(crate) fn per_day(text: &str) -> Result<f64, String> {
         }
     };
     finite(amount / days)
-}
-
-fn per_year(amount: f64) -> f64 {
-    Frequency::per_year(amount).map_or(amount, Frequency::as_per_day)
 }
 
 /// `90s`, `5m`, `2h`, `30d`, `1h 30m`.
@@ -53,8 +51,8 @@ pub(crate) fn span(text: &str) -> Result<Span, String> {
         let (unit, tail) = tail.split_at(unit_end);
         days += number_in(number)?
             * match unit {
-                "s" | "sec" => 1.0 / SECONDS_PER_DAY,
-                "m" | "min" => 60.0 / SECONDS_PER_DAY,
+                "s" | "sec" | "second" | "seconds" => 1.0 / SECONDS_PER_DAY,
+                "m" | "min" | "minute" | "minutes" => 60.0 / SECONDS_PER_DAY,
                 "h" | "hour" | "hours" => 1.0 / 24.0,
                 "d" | "day" | "days" => 1.0,
                 "w" | "week" | "weeks" => 7.0,

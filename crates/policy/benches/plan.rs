@@ -21,7 +21,8 @@ use std::time::{Duration, Instant};
 use rand::SeedableRng;
 use rand_distr::{Distribution, LogNormal, Pareto};
 use rayon::prelude::*;
-use springtide_policy::plan::{Allocation, Candidates, Policy, Rule};
+use springtide_policy::plan::{Candidates, Policy, Rule, RulePolicy};
+use springtide_policy::value::PollValue;
 use springtide_policy::{Budget, Frequency, Objective, Rate, Weight};
 
 /// Polls a day and element: scarce enough that many elements go without.
@@ -42,7 +43,9 @@ fn main() {
         rayon::current_num_threads()
     );
     println!();
-    println!("   elements  objective   plain pass        plan   passes  ns/element  budget error");
+    println!(
+        "   elements  objective   plain pass        plan   passes  ns/element  budget error  frequency error"
+    );
     let mut n = 100_000;
     while n <= most {
         measure(n);
@@ -65,8 +68,8 @@ fn measure(n: usize) {
     let mut frequencies = vec![Frequency::ZERO; n];
 
     for objective in [Objective::Freshness, Objective::Age, Objective::Content] {
-        let policy = Allocation::new(Rule::Optimal(objective));
-        let (mut plain, mut planned) = (Vec::new(), Vec::new());
+        let policy = RulePolicy::new(Rule::Optimal(objective));
+        let (mut plain, mut planned, mut price) = (Vec::new(), Vec::new(), 0.0);
         for _ in 0..ROUNDS {
             let start = Instant::now();
             plain_pass(&rates, &weights, &mut frequencies);
@@ -76,6 +79,7 @@ fn measure(n: usize) {
             let plan = policy.plan(&candidates, &budget);
             plan.write_frequencies(&candidates, 0, &mut frequencies);
             planned.push(start.elapsed());
+            price = plan.price().unwrap();
         }
         let (plain, planned) = (median(plain), median(planned));
         let used: f64 = frequencies
@@ -90,15 +94,41 @@ fn measure(n: usize) {
             .iter()
             .sum();
         println!(
-            "{n:>11}  {:<9} {:>9.2} ms {:>8.2} ms {:>8.2} {:>11.2} {:>13.1e}",
+            "{n:>11}  {:<9} {:>9.2} ms {:>8.2} ms {:>8.2} {:>11.2} {:>13.1e} {:>16.1e}",
             format!("{objective:?}").to_lowercase(),
             plain.as_secs_f64() * 1e3,
             planned.as_secs_f64() * 1e3,
             planned.as_secs_f64() / plain.as_secs_f64(),
             planned.as_secs_f64() * 1e9 / n as f64,
             (used / per_day - 1.0).abs(),
+            worst_frequency(&candidates, objective, price, &frequencies),
         );
     }
+}
+
+/// The largest relative error of a frequency, against the exact inverse of what a
+/// poll is worth, over ten thousand elements or so.
+fn worst_frequency(
+    candidates: &Candidates<'_>,
+    objective: Objective,
+    price: f64,
+    frequencies: &[Frequency],
+) -> f64 {
+    let error = |index: usize| {
+        let value =
+            PollValue::known(objective, candidates.rate(index)).weighing(candidates.weight(index));
+        let exact = value
+            .reaches(price)
+            .map_or(0.0, |time| 1.0 / time.as_days());
+        let frequency = frequencies[index].as_per_day();
+        if frequency == exact {
+            0.0
+        } else {
+            (frequency / exact - 1.0).abs()
+        }
+    };
+    let indices = (0..frequencies.len()).step_by(frequencies.len() / 10_000 + 1);
+    indices.map(error).fold(0.0, f64::max)
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {

@@ -11,7 +11,7 @@
 
 use std::fmt::Write;
 
-use springtide_policy::plan::{Allocation, Candidates, Policy, Rule};
+use springtide_policy::plan::{Candidates, Policy, Rule, RulePolicy};
 use springtide_policy::report::report;
 use springtide_policy::{Budget, Error, Objective, Order, Rate, Weight};
 
@@ -34,7 +34,7 @@ fn main() -> Result<(), Error> {
                 let (least, most) = BUDGETS;
                 let per_element = least * (most / least).powf(f64::from(step) / 80.0);
                 let budget = Budget::per_day(per_element * N as f64)?;
-                let plan = Allocation::new(rule).plan(&candidates, &budget);
+                let plan = RulePolicy::new(rule).plan(&candidates, &budget);
                 Ok((
                     per_element,
                     report(&plan, &candidates, Order::Fixed).freshness,

@@ -28,7 +28,7 @@
 //! How often should each be polled? (This is Example 4 of the freshness paper.)
 //!
 //! ```
-//! use springtide_policy::plan::{Allocation, Candidates, Policy, Rule};
+//! use springtide_policy::plan::{RulePolicy, Candidates, Policy, Rule};
 //! use springtide_policy::report::report;
 //! use springtide_policy::{Budget, Objective, Order, Rate};
 //!
@@ -39,7 +39,7 @@
 //! let candidates = Candidates::new(&rates)?;
 //! let budget = Budget::per_day(5.0)?;
 //!
-//! let best = Allocation::new(Rule::Optimal(Objective::Freshness)).plan(&candidates, &budget);
+//! let best = RulePolicy::new(Rule::Optimal(Objective::Freshness)).plan(&candidates, &budget);
 //! let polls: Vec<String> = best
 //!     .frequencies(&candidates)
 //!     .iter()
@@ -48,7 +48,7 @@
 //! // The element that changes most often is not worth a single poll.
 //! assert_eq!(polls, ["1.15", "1.36", "1.35", "1.14", "0.00"]);
 //!
-//! let even = Allocation::new(Rule::Uniform).plan(&candidates, &budget);
+//! let even = RulePolicy::new(Rule::Uniform).plan(&candidates, &budget);
 //! let (best, even) = (
 //!     report(&best, &candidates, Order::Fixed),
 //!     report(&even, &candidates, Order::Fixed),

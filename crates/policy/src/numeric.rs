@@ -1,5 +1,5 @@
-//! Numerics with more than one user: a stable exponential integral, roots of
-//! rising functions, and piecewise polynomials for the inner loops.
+//! Numerics that know nothing of polls: series, integrals, roots of rising
+//! functions, and piecewise polynomials for the inner loops.
 
 /// ∫₀ᴸ e^(ks) ds, that is (e^(kL) − 1)/k, and L where k is zero.
 pub(crate) fn exponential_integral(k: f64, length: f64) -> f64 {
@@ -11,6 +11,58 @@ pub(crate) fn exponential_integral(k: f64, length: f64) -> f64 {
     } else {
         exponent.exp_m1() / k
     }
+}
+
+/// The sum of terms that begin with `first` at index `start`, each `ratio(j)·r`
+/// times the one before, until they no longer count.
+pub(crate) fn series_from(r: f64, start: f64, first: f64, ratio: impl Fn(f64) -> f64) -> f64 {
+    let (mut sum, mut term, mut j) = (first, first, start);
+    loop {
+        j += 1.0;
+        term *= ratio(j) * r;
+        let next = sum + term;
+        if next == sum {
+            return sum;
+        }
+        sum = next;
+    }
+}
+
+/// ∫₀ˡ of a sum of exponentials e^(ku) with −`beta` ≤ k ≤ 2, by Gauss-Legendre
+/// panels short enough for the fastest of them that still counts.
+pub(crate) fn gauss_panels(length: f64, beta: f64, integrand: impl Fn(f64) -> f64) -> f64 {
+    /// e^(−40) no longer counts beside one.
+    const LAST_EXPONENT: f64 = 40.0;
+    let mut sum = 0.0;
+    let mut left = 0.0;
+    while left < length {
+        let width = if left * beta < LAST_EXPONENT {
+            (2.0 / beta).min(1.0)
+        } else {
+            1.0
+        };
+        let right = (left + width).min(length);
+        sum += gauss(left, right, &integrand);
+        left = right;
+    }
+    sum
+}
+
+/// ∫ by the Gauss-Legendre rule with ten points, exact to degree 19.
+fn gauss(left: f64, right: f64, integrand: impl Fn(f64) -> f64) -> f64 {
+    const POINTS: [(f64, f64); 5] = [
+        (0.148_874_338_981_631_22, 0.295_524_224_714_752_87),
+        (0.433_395_394_129_247_2, 0.269_266_719_309_996_35),
+        (0.679_409_568_299_024_4, 0.219_086_362_515_982_04),
+        (0.865_063_366_688_984_5, 0.149_451_349_150_580_6),
+        (0.973_906_528_517_171_7, 0.066_671_344_308_688_14),
+    ];
+    let (middle, half) = (0.5 * (left + right), 0.5 * (right - left));
+    POINTS
+        .iter()
+        .map(|&(x, weight)| weight * (integrand(middle - half * x) + integrand(middle + half * x)))
+        .sum::<f64>()
+        * half
 }
 
 /// Where a rising function of a positive argument reaches a target.

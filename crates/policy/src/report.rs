@@ -16,8 +16,6 @@ pub struct Report {
     pub n_unpolled: usize,
     /// What the polls of a day cost.
     pub used_per_day: f64,
-    /// The sum of the weights.
-    pub total_weight: f64,
     /// The mean freshness; not a number if no element has weight.
     pub freshness: f64,
     /// The mean age; forever if an element with weight is never polled.
@@ -53,7 +51,6 @@ pub fn report(plan: &Plan, candidates: &Candidates<'_>, order: Order) -> Report 
         n_elements: candidates.len(),
         n_unpolled: all.n_unpolled,
         used_per_day: all.used,
-        total_weight: all.weight,
         freshness: all.freshness / all.weight,
         age: Span(all.age / all.weight),
         content_staleness: all.staleness / all.weight,

@@ -15,8 +15,7 @@
 use std::f64::consts::SQRT_2;
 use std::sync::LazyLock;
 
-use crate::freshness::series_from;
-use crate::numeric::{Curve, UnitCurve, exponential_integral, solve_rising};
+use crate::numeric::{Curve, UnitCurve, exponential_integral, series_from, solve_rising};
 use crate::{Cost, Gamma, Rate, Span, Weight};
 
 /// What is to be kept low, or high.

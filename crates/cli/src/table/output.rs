@@ -215,6 +215,11 @@ impl Output {
 pub(crate) fn unwritable(name: &str, error: &(dyn std::error::Error + 'static)) -> Failure {
     let failure = Failure::failed(format!("cannot write {name}")).cause(error);
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    if kind == Some(io::ErrorKind::NotFound) {
+        return failure
+            .cause("there is no such folder")
+            .hint("make it first, or check the path");
+    }
     if kind == Some(io::ErrorKind::BrokenPipe) {
         // Whoever read us has had enough, and knows it.
         return failure.silent();

@@ -113,7 +113,7 @@ fn groups_share_what_is_usual_in_them() {
             .unwrap()
     };
     assert!(
-        rate("new1") > 10.0 * rate("new2"),
+        rate("new1") > 5.0 * rate("new2"),
         "{} {}",
         rate("new1"),
         rate("new2")

@@ -4,7 +4,7 @@
 mod errors;
 mod estimate;
 mod plan;
-mod signals;
+mod processes;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -20,7 +20,7 @@ fn the_paper_s_example_comes_out() {
     assert_eq!(rounded, ["1.15", "1.36", "1.35", "1.14", "0.00"]);
     assert_eq!(cells(&ran.stdout)[4], ["e", "0.0", "0.0", "inf"]);
     insta::assert_snapshot!(ran.stderr, @r"
-      elements            5; 1 that change are never polled
+      elements            5; 1 that changes is never polled
       plan                optimal for freshness, fixed order
       budget              5 a day
       predicted freshness 0.3739
@@ -210,6 +210,17 @@ fn a_curve_has_every_policy_around_the_budget() {
     assert!((fresh("optimal") - 0.373_889).abs() < 1e-6);
     assert!((fresh("uniform") - 0.365_053).abs() < 1e-6);
     assert!((fresh("proportional") - 0.316_738).abs() < 1e-6);
+    for out in ["", " --out -"] {
+        let ran = place.run(&format!(
+            "plan --rates rates.csv --budget 5/day --curve --json{out}"
+        ));
+        let points: Value = serde_json::from_str(&ran.ok().stdout).unwrap();
+        assert_eq!(points.as_array().unwrap().len(), 51);
+    }
+    let line = "plan --rates rates.csv --budget 5/day --curve --json --out curve.csv";
+    let summary: Value = serde_json::from_str(&place.run(line).ok().stdout).unwrap();
+    assert_eq!(summary["n_elements"], 5);
+    assert_eq!(place.read("curve.csv").lines().count(), 52);
 }
 
 #[test]

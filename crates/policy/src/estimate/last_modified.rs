@@ -19,7 +19,7 @@ pub struct LastModified;
 impl Estimator for LastModified {
     fn estimate(&self, observations: &[Observation]) -> RateEstimate {
         let n_changes = n_changes(observations);
-        let quiet: f64 = observations.iter().map(quiet_days).sum();
+        let quiet: f64 = observations.iter().map(printed_quiet_days).sum();
         let per_day = if n_changes == 0 {
             0.0
         } else {
@@ -41,8 +41,9 @@ impl Estimator for LastModified {
     }
 }
 
-/// Time without a change before a poll, no longer than to the poll before.
-fn quiet_days(poll: &Observation) -> f64 {
+/// Time without a change before a poll, no longer than to the poll before: as the
+/// formula has it, without regard to how coarsely sources tell the time.
+fn printed_quiet_days(poll: &Observation) -> f64 {
     match poll.outcome {
         Outcome::Unchanged => poll.elapsed.0,
         Outcome::Changed { age: Some(age) } => age.0.min(poll.elapsed.0),

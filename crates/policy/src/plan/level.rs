@@ -1,4 +1,4 @@
-use super::Allocation;
+use super::RulePolicy;
 use super::candidates::{BLOCK, Block};
 use crate::Frequency;
 
@@ -51,19 +51,19 @@ impl Level {
     }
 
     /// Writes what the elements of a block get.
-    pub(super) fn write(self, allocation: Allocation, block: Block<'_>, to: &mut [Frequency]) {
+    pub(super) fn write(self, policy: RulePolicy, block: Block<'_>, to: &mut [Frequency]) {
         match self {
             Self::Even(frequency) => to.fill(Frequency(frequency)),
-            Self::Idle | Self::TOP => to.fill(allocation.floor),
+            Self::Idle | Self::TOP => to.fill(policy.floor),
             Self::At { low, high, share } => {
-                write_raised(allocation, block, low, to);
+                write_raised(policy, block, low, to);
                 if low < high {
                     let mut others = [Frequency::ZERO; BLOCK];
-                    write_raised(allocation, block, high, &mut others[..to.len()]);
+                    write_raised(policy, block, high, &mut others[..to.len()]);
                     for (to, other) in to.iter_mut().zip(others) {
                         // Rounding must not take the mean of two floors below them.
                         let mean = share * to.0 + (1.0 - share) * other.0;
-                        *to = Frequency(mean.max(allocation.floor.0));
+                        *to = Frequency(mean.max(policy.floor.0));
                     }
                 }
             }
@@ -72,17 +72,17 @@ impl Level {
 }
 
 /// What the elements of a block get together at a level, times their costs.
-pub(super) fn tally(allocation: Allocation, block: Block<'_>, level: f64) -> f64 {
+pub(super) fn tally(policy: RulePolicy, block: Block<'_>, level: f64) -> f64 {
     let costs = block.costs;
     let mut frequencies = [Frequency::ZERO; BLOCK];
-    write_raised(allocation, block, level, &mut frequencies[..costs.len()]);
+    write_raised(policy, block, level, &mut frequencies[..costs.len()]);
     let spent = costs.iter().zip(&frequencies);
     spent.map(|(cost, frequency)| cost.0 * frequency.0).sum()
 }
 
-fn write_raised(allocation: Allocation, block: Block<'_>, level: f64, to: &mut [Frequency]) {
-    allocation.rule.write(block, level, to);
-    let Frequency(floor) = allocation.floor;
+fn write_raised(policy: RulePolicy, block: Block<'_>, level: f64, to: &mut [Frequency]) {
+    policy.rule.write(block, level, to);
+    let Frequency(floor) = policy.floor;
     if floor > 0.0 {
         for frequency in to {
             *frequency = Frequency(frequency.0.max(floor));

@@ -42,7 +42,7 @@ pub trait Policy {
 
 /// A rule with a floor under it: the policies of the papers.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Allocation {
+pub struct RulePolicy {
     /// How the budget is shared.
     pub rule: Rule,
     /// No element is polled less often than this. Where a budget, or a group's
@@ -50,7 +50,7 @@ pub struct Allocation {
     pub floor: Frequency,
 }
 
-impl Allocation {
+impl RulePolicy {
     /// The rule without a floor.
     pub fn new(rule: Rule) -> Self {
         Self {
@@ -80,11 +80,10 @@ impl Allocation {
     }
 }
 
-impl Policy for Allocation {
+impl Policy for RulePolicy {
     fn plan(&self, candidates: &Candidates<'_>, budget: &Budget) -> Plan {
         let members = Members::new(candidates, budget.caps());
-        let spend =
-            |allocation| Solver::new(allocation, candidates, &members).spend(budget.as_per_day());
+        let spend = |policy| Solver::new(policy, candidates, &members).spend(budget.as_per_day());
         spend(*self)
             .or_else(|| spend(Self::new(Rule::Uniform)))
             .expect("without a floor every budget suffices")
@@ -94,7 +93,7 @@ impl Policy for Allocation {
 /// A frequency for every element.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    allocation: Allocation,
+    policy: RulePolicy,
     budget: f64,
     level: Level,
     /// The groups that spend their cap, with the levels at which they do, sorted.
@@ -113,11 +112,7 @@ impl Plan {
         let mut buffer = Buffer::new(1);
         let mut frequency = [Frequency::ZERO];
         let level = self.level_of(group);
-        level.write(
-            self.allocation,
-            buffer.one(rate, weight, cost),
-            &mut frequency,
-        );
+        level.write(self.policy, buffer.one(rate, weight, cost), &mut frequency);
         frequency[0]
     }
 
@@ -144,7 +139,7 @@ impl Plan {
             for (index, frequencies) in frequencies.chunks_mut(BLOCK).enumerate() {
                 let range = first + index * BLOCK..first + index * BLOCK + frequencies.len();
                 let block = buffer.range(candidates, range.clone());
-                self.level.write(self.allocation, block, frequencies);
+                self.level.write(self.policy, block, frequencies);
                 if self.capped.is_empty() {
                     continue;
                 }
@@ -152,7 +147,7 @@ impl Plan {
                     let group = candidates.group(index);
                     if let Some(level) = group.and_then(|group| self.level_of_capped(group)) {
                         let block = buffer.range(candidates, index..index + 1);
-                        level.write(self.allocation, block, std::slice::from_mut(frequency));
+                        level.write(self.policy, block, std::slice::from_mut(frequency));
                     }
                 }
             }
@@ -168,18 +163,13 @@ impl Plan {
         self.budget
     }
 
-    /// How the budget is shared.
-    pub fn allocation(&self) -> Allocation {
-        self.allocation
-    }
-
     /// What a further unit of budget would add to Σ weight · value: μ.
     ///
     /// `None` for rules that do not go by value, where a floor leaves no choice,
     /// and for an empty budget, where a price nobody pays has no upper end. Zero
     /// if no element can use more.
     pub fn price(&self) -> Option<f64> {
-        match (self.allocation.rule, self.level) {
+        match (self.policy.rule, self.level) {
             (Rule::Optimal(_), Level::At { low, .. }) if low < f64::INFINITY => Some(low),
             (Rule::Optimal(_), Level::Idle) => Some(0.0),
             _ => None,

@@ -8,7 +8,8 @@ pub enum Rule {
     /// The same frequency for all (freshness paper, section 3).
     Uniform,
     /// Frequencies in proportion to the rates, whatever the weights: what
-    /// intuition suggests, and never better than uniform (Theorems 3 and 4).
+    /// intuition suggests and, for equal weights and costs, never better than
+    /// uniform (Theorems 3 and 4).
     Proportional,
     /// The best for an objective (freshness paper, section 5.3 and Appendix E,
     /// with weights and costs): every poll that is made is worth the price.

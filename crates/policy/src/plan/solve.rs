@@ -3,7 +3,7 @@ use rayon::prelude::*;
 use super::candidates::{BLOCK, Buffer, Candidates, Listing, Members};
 use super::digest::Digest;
 use super::level::{Level, find, tally};
-use super::{Allocation, Plan, Rule};
+use super::{Plan, Rule, RulePolicy};
 use crate::GroupId;
 use crate::numeric::solve_share;
 
@@ -20,7 +20,7 @@ const ROUNDING: f64 = 1e-12;
 
 /// Elements that share a budget, parted by the caps they fall under.
 pub(super) struct Solver<'a> {
-    allocation: Allocation,
+    policy: RulePolicy,
     candidates: &'a Candidates<'a>,
     rest: Part<'a>,
     capped: Vec<Capped<'a>>,
@@ -47,15 +47,15 @@ struct Capped<'a> {
 
 impl<'a> Solver<'a> {
     pub(super) fn new(
-        allocation: Allocation,
+        policy: RulePolicy,
         candidates: &'a Candidates<'a>,
         members: &'a Members,
     ) -> Self {
-        let part = |listing| Part::new(allocation.rule, candidates, listing);
+        let part = |listing| Part::new(policy.rule, candidates, listing);
         let capped = members.capped.par_iter().map(|(group, cap, listing)| {
             let part = part(listing);
             let alone = Self {
-                allocation,
+                policy,
                 candidates,
                 rest: part,
                 capped: Vec::new(),
@@ -70,7 +70,7 @@ impl<'a> Solver<'a> {
             }
         });
         Self {
-            allocation,
+            policy,
             candidates,
             rest: part(&members.rest),
             capped: capped.collect(),
@@ -87,7 +87,7 @@ impl<'a> Solver<'a> {
         let full = self.capped.iter();
         let full = full.filter(|capped| level.gives_more_than(capped.level));
         Plan {
-            allocation: self.allocation,
+            policy: self.policy,
             budget,
             level,
             capped: full.map(|capped| (capped.group, capped.level)).collect(),
@@ -96,7 +96,7 @@ impl<'a> Solver<'a> {
 
     /// What the floor takes; nothing can be had for less.
     pub(super) fn least(&self) -> f64 {
-        let floor = self.allocation.floor.0;
+        let floor = self.policy.floor.0;
         let capped = self.capped.iter();
         let capped = capped.map(|capped| capped.cap.min(floor * capped.part.total_cost));
         floor * self.rest.total_cost + capped.sum::<f64>()
@@ -104,7 +104,7 @@ impl<'a> Solver<'a> {
 
     /// The most that can be spent.
     fn most(&self) -> f64 {
-        let floor = self.allocation.floor.0;
+        let floor = self.policy.floor.0;
         let most = |part: &Part<'_>| {
             if part.in_use {
                 f64::INFINITY
@@ -139,7 +139,7 @@ impl<'a> Solver<'a> {
     /// may reach their caps on the way.
     fn blend(&self, low: f64, high: f64, budget: f64) -> Level {
         let ends = |part: &Part<'_>| {
-            let end = |level| demand(self.allocation, self.candidates, part.listing, level);
+            let end = |level| demand(self.policy, self.candidates, part.listing, level);
             (end(low), end(high))
         };
         let capped: Vec<_> = self.capped.iter().map(|c| (c.cap, ends(&c.part))).collect();
@@ -157,10 +157,10 @@ impl<'a> Solver<'a> {
     /// used.
     fn search(&self, budget: f64) -> Level {
         let is_long = |part: &Part<'_>| part.listing.len() > SAMPLE;
-        let objective = match self.allocation.rule {
+        let objective = match self.policy.rule {
             // A floor depends on the element, not just on its quotient.
             Rule::Optimal(objective)
-                if self.allocation.floor.0 == 0.0 && self.parts().any(|part| is_long(&part)) =>
+                if self.policy.floor.0 == 0.0 && self.parts().any(|part| is_long(&part)) =>
             {
                 objective
             }
@@ -199,7 +199,7 @@ impl<'a> Solver<'a> {
     fn demand(&self, level: f64, digests: &[Option<Digest>]) -> f64 {
         let of_part = |index: usize, part: &Part<'_>| match digests.get(index) {
             Some(Some(digest)) => digest.demand(level),
-            _ => demand(self.allocation, self.candidates, part.listing, level),
+            _ => demand(self.policy, self.candidates, part.listing, level),
         };
         let capped = self.capped.par_iter().enumerate().map(|(index, capped)| {
             if Level::exactly(level).gives_more_than(capped.level) {
@@ -243,19 +243,14 @@ impl<'a> Part<'a> {
 }
 
 /// What the listed elements get together at a level, times their costs.
-fn demand(
-    allocation: Allocation,
-    candidates: &Candidates<'_>,
-    listing: &Listing,
-    level: f64,
-) -> f64 {
+fn demand(policy: RulePolicy, candidates: &Candidates<'_>, listing: &Listing, level: f64) -> f64 {
     let sums = per_chunk(listing, |range| {
         let mut buffer = Buffer::new(range.len());
         let mut sum = 0.0;
         for start in range.clone().step_by(BLOCK) {
             let range = start..range.end.min(start + BLOCK);
             let block = listing.block(candidates, range, &mut buffer);
-            sum += tally(allocation, block, level);
+            sum += tally(policy, block, level);
         }
         sum
     });

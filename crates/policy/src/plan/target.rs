@@ -1,7 +1,7 @@
 use super::candidates::{Candidates, Members};
 use super::level::{Level, find};
 use super::solve::Solver;
-use super::{Allocation, Plan};
+use super::{Plan, RulePolicy};
 use crate::numeric::solve_share;
 use crate::report::{Report, report};
 use crate::{Caps, Error, Order, Span};
@@ -71,13 +71,13 @@ impl Target {
 
 /// The plan with the least budget that reaches the target.
 pub(super) fn least(
-    allocation: &Allocation,
+    policy: &RulePolicy,
     candidates: &Candidates<'_>,
     caps: &Caps,
     target: Target,
 ) -> Result<Plan, Unreachable> {
     let members = Members::new(candidates, caps);
-    let solver = Solver::new(*allocation, candidates, &members);
+    let solver = Solver::new(*policy, candidates, &members);
     let limit = target.limit();
     let reached = |plan: &Plan| {
         let distance = target.distance(&report(plan, candidates, target.order));

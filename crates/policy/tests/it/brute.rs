@@ -1,7 +1,7 @@
 //! A slow and simple optimum, to compare plans with.
 
 use springtide_policy::freshness::{expected_age, expected_freshness, expected_staleness};
-use springtide_policy::plan::{Allocation, Candidates, Policy, Rule};
+use springtide_policy::plan::{Candidates, Policy, Rule, RulePolicy};
 use springtide_policy::{Budget, Cost, Frequency, Objective, Order, Rate, Weight};
 
 /// An element as plain numbers: rate, weight, cost.
@@ -39,13 +39,17 @@ impl Columns {
 /// Frequencies of a plan with this budget a day.
 pub(crate) fn planned(elements: &[Plain], rule: Rule, budget: f64) -> Vec<f64> {
     let columns = Columns::new(elements);
-    let plan = Allocation::new(rule).plan(&columns.candidates(), &Budget::per_day(budget).unwrap());
+    let plan = RulePolicy::new(rule).plan(&columns.candidates(), &Budget::per_day(budget).unwrap());
     let frequencies = plan.frequencies(&columns.candidates());
     frequencies.into_iter().map(Frequency::as_per_day).collect()
 }
 
 /// What an objective gains from one element at this frequency, up to a constant.
 pub(crate) fn gain(objective: Objective, element: Plain, frequency: f64) -> f64 {
+    // Nobody minds the (perhaps endless) age of what has no weight.
+    if element.1 == 0.0 {
+        return 0.0;
+    }
     let rate = Rate::per_day(element.0).unwrap();
     let frequency = Frequency::per_day(frequency).unwrap();
     element.1

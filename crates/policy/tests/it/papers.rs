@@ -6,7 +6,7 @@
 use springtide_policy::freshness::{
     Population, expected_age, expected_freshness, frequency_for_freshness,
 };
-use springtide_policy::plan::{Allocation, Candidates, Policy, Rule};
+use springtide_policy::plan::{Candidates, Policy, Rule, RulePolicy};
 use springtide_policy::report::{Report, report};
 use springtide_policy::value::PollValue;
 use springtide_policy::{Budget, Frequency, Objective, Order, Rate, Span, Weight};
@@ -38,7 +38,7 @@ fn per_day(rates: &[f64]) -> Vec<Rate> {
 fn frequencies(rates: &[f64], rule: Rule, budget: f64) -> Vec<f64> {
     let rates = per_day(rates);
     let candidates = Candidates::new(&rates).unwrap();
-    let plan = Allocation::new(rule).plan(&candidates, &Budget::per_day(budget).unwrap());
+    let plan = RulePolicy::new(rule).plan(&candidates, &Budget::per_day(budget).unwrap());
     plan.frequencies(&candidates)
         .into_iter()
         .map(Frequency::as_per_day)
@@ -48,7 +48,7 @@ fn frequencies(rates: &[f64], rule: Rule, budget: f64) -> Vec<f64> {
 fn reported(rates: &[f64], rule: Rule, budget: f64) -> Report {
     let rates = per_day(rates);
     let candidates = Candidates::new(&rates).unwrap();
-    let plan = Allocation::new(rule).plan(&candidates, &Budget::per_day(budget).unwrap());
+    let plan = RulePolicy::new(rule).plan(&candidates, &Budget::per_day(budget).unwrap());
     report(&plan, &candidates, Order::Fixed)
 }
 
@@ -181,6 +181,8 @@ fn benefit(n_intervals: u32, n_polls: u32) -> f64 {
     parts / f64::from(n_intervals)
 }
 
+/// The paper's own arithmetic, which is for a simpler world than ours: elements that
+/// change once in every interval. No code of ours is behind it.
 #[test]
 fn table_4_is_reproduced_row_by_row() {
     let rows = [
@@ -269,7 +271,7 @@ fn example_4_gives_freshness_age_and_price() {
     let rates = per_day(&rates);
     let candidates = Candidates::new(&rates).unwrap();
     let price = |rule| {
-        let plan = Allocation::new(rule).plan(&candidates, &Budget::per_day(5.0).unwrap());
+        let plan = RulePolicy::new(rule).plan(&candidates, &Budget::per_day(5.0).unwrap());
         plan.price()
     };
     check(price(FRESHNESS).unwrap(), "0.216432");
@@ -295,7 +297,7 @@ fn table_6(rule: Rule) -> Report {
         .unwrap();
     let budget = Budget::per_day(1.0 / 30.0).unwrap();
     report(
-        &Allocation::new(rule).plan(&candidates, &budget),
+        &RulePolicy::new(rule).plan(&candidates, &budget),
         &candidates,
         Order::Fixed,
     )
