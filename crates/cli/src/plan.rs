@@ -62,6 +62,7 @@ pub(crate) fn run(args: &args::Plan, talk: Talk, unfinished: &Unfinished) -> Out
     }
 
     let achieved = report(&plan, &candidates, ask.order);
+    refuse_extremes(&plan, &achieved)?;
     write(
         &input,
         &elements,
@@ -72,6 +73,19 @@ pub(crate) fn run(args: &args::Plan, talk: Talk, unfinished: &Unfinished) -> Out
         unfinished,
     )?;
     summarize(&ask, &plan, &achieved, args, talk)
+}
+
+/// That the budget was met. It always is, but for numbers so far apart that the price
+/// has left the range of a double.
+fn refuse_extremes(plan: &Plan, achieved: &Report) -> Outcome<()> {
+    let (budget, used) = (plan.budget_per_day(), achieved.used_per_day);
+    let is_priced = plan.price().is_some_and(|price| price > 0.0);
+    if used <= budget * (1.0 + 1e-6) && (used >= budget * (1.0 - 1e-6) || !is_priced) {
+        return Ok(());
+    }
+    Err(Failure::input("cannot plan with these numbers")
+        .cause("budget, rates, weights and costs lie too far apart to compute with")
+        .hint("give a rate of 0 for what never changes, and weights and costs near 1"))
 }
 
 /// What the target or the flag says to optimise for.

@@ -89,6 +89,23 @@ fn goals_exclude_each_other_and_one_is_needed() {
 }
 
 #[test]
+fn numbers_beyond_all_measure_are_refused_rather_than_planned_wrongly() {
+    let place = Place::with("tiny.csv", "id,rate_per_day\na,1e-305\n")
+        .and("far.csv", "id,rate_per_day,weight\na,1e-188,1e146\nb,1,1\n")
+        .and(
+            "fine.csv",
+            "id,rate_per_day,weight\na,1e-40,1e40\nb,1e30,1\n",
+        );
+    for line in [
+        "plan --rates tiny.csv --budget 100/day",
+        "plan --rates far.csv --budget 1e-150/day",
+    ] {
+        place.run(line).failed(2, &["too far apart"]);
+    }
+    place.run("plan --rates fine.csv --budget 100/day").ok();
+}
+
+#[test]
 fn a_table_without_rows_is_refused() {
     let place = Place::with("rates.csv", "id,rate_per_day\n");
     place
