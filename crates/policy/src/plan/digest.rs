@@ -184,12 +184,19 @@ impl Segment {
 
     /// Carries recent sums over.
     fn carry(&mut self) {
-        add(&mut self.moments, &self.recent);
-        self.recent.fill([0.0; N_NODES]);
+        for (sums, recent) in self.moments.iter_mut().zip(&mut self.recent) {
+            // Most buckets are empty, and stay so.
+            if recent[0] != 0.0 {
+                add(sums, recent);
+                *recent = [0.0; N_NODES];
+            }
+        }
     }
 
     fn add(&mut self, other: &Self) {
-        add(&mut self.moments, &other.moments);
+        for (sums, moments) in self.moments.iter_mut().zip(&other.moments) {
+            add(sums, moments);
+        }
         self.kept.extend(&other.kept);
     }
 
@@ -215,9 +222,8 @@ impl Segment {
     }
 }
 
-fn add(sums: &mut [[f64; N_NODES]], moments: &[[f64; N_NODES]]) {
-    let sums = sums.as_flattened_mut().iter_mut();
-    for (sum, moment) in sums.zip(moments.as_flattened()) {
+fn add(sums: &mut [f64; N_NODES], moments: &[f64; N_NODES]) {
+    for (sum, moment) in sums.iter_mut().zip(moments) {
         *sum += moment;
     }
 }
