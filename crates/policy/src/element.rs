@@ -75,3 +75,92 @@ impl GroupId {
         self.0.get() - 1
     }
 }
+
+/// The groups there are, as a tree: a host, its directories, theirs.
+///
+/// Limits key on the outermost group of an element, what is learned on all of
+/// them.
+#[derive(Debug, Clone, Default)]
+pub struct Groups {
+    parents: Vec<Option<GroupId>>,
+}
+
+impl Groups {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A new group inside another, or outermost; groups are numbered as they come.
+    ///
+    /// # Panics
+    ///
+    /// If there are 2³² − 1 groups already, or no such parent.
+    pub fn add(&mut self, parent: Option<GroupId>) -> GroupId {
+        assert!(parent.is_none_or(|parent| (parent.number() as usize) < self.parents.len()));
+        let number = u32::try_from(self.parents.len()).ok();
+        let group = number
+            .and_then(GroupId::new)
+            .expect("fewer than 2³² − 1 groups");
+        self.parents.push(parent);
+        group
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.parents.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.parents.is_empty()
+    }
+
+    /// The group that this one is in.
+    pub fn parent(&self, group: GroupId) -> Option<GroupId> {
+        self.parents[group.number() as usize]
+    }
+
+    /// The group and all that it is in, innermost first.
+    pub fn path(&self, group: GroupId) -> impl Iterator<Item = GroupId> + '_ {
+        std::iter::successors(Some(group), |&inner| self.parent(inner))
+    }
+
+    /// The outermost group that this one is in: the one that limits key on.
+    pub fn outermost(&self, group: GroupId) -> GroupId {
+        self.path(group).last().unwrap_or(group)
+    }
+}
+
+/// The number of an element, dense from zero: what a scheduler knows it by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ElementId(pub u32);
+
+impl ElementId {
+    /// The number as an index.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What a scheduler is told of an element when it appears.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Element {
+    /// How much its freshness matters.
+    pub weight: Weight,
+    /// What a poll of it costs.
+    pub cost: Cost,
+    /// The innermost group that it is in.
+    pub group: Option<GroupId>,
+}
+
+impl Default for Element {
+    /// One of weight and cost one, in no group.
+    fn default() -> Self {
+        Self {
+            weight: Weight::ONE,
+            cost: Cost::ONE,
+            group: None,
+        }
+    }
+}

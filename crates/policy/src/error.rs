@@ -26,6 +26,9 @@ pub enum Error {
     /// A span of time below zero, infinite or not a number.
     #[error("a span of time is zero or more, not {0} days")]
     Span(f64),
+    /// A moment that is not finite.
+    #[error("a time is a finite number of days, not {0}")]
+    Time(f64),
     /// A time between two polls that is not above zero.
     #[error("the time between two polls is above zero, not {0} days")]
     Elapsed(f64),

@@ -77,15 +77,16 @@ mod observation;
 pub mod plan;
 mod rate;
 pub mod report;
+pub mod sample;
 mod time;
 pub mod value;
 
 pub use budget::{Budget, Caps};
-pub use element::{Cost, GroupId, Weight};
+pub use element::{Cost, Element, ElementId, GroupId, Groups, Weight};
 pub use error::Error;
 pub use freshness::Order;
 pub use gamma::Gamma;
 pub use observation::{Observation, Outcome};
 pub use rate::{Frequency, Rate};
-pub use time::Span;
+pub use time::{Span, Time};
 pub use value::Objective;

@@ -1,4 +1,4 @@
-//! Spans of time: plain values, real or simulated.
+//! Times and spans of time: plain values, real or simulated.
 
 use crate::Error;
 
@@ -33,5 +33,49 @@ impl Span {
     /// The span in days.
     pub fn as_days(self) -> f64 {
         self.0
+    }
+}
+
+/// A moment, as time since a start that the driver chooses: the first day of a
+/// simulation, or the epoch of a real clock.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct Time(pub(crate) f64);
+
+impl Time {
+    /// The start.
+    pub const START: Self = Self(0.0);
+    /// Later than every moment.
+    pub const NEVER: Self = Self(f64::INFINITY);
+
+    /// The moment this many days after the start, or before it if negative.
+    ///
+    /// # Errors
+    ///
+    /// If the number is not finite.
+    pub fn from_days(days: f64) -> Result<Self, Error> {
+        if days.is_finite() {
+            Ok(Self(days))
+        } else {
+            Err(Error::Time(days))
+        }
+    }
+
+    /// Days since the start.
+    pub fn as_days(self) -> f64 {
+        self.0
+    }
+
+    /// How long ago `earlier` was; zero if it is yet to come.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Span {
+        Span((self.0 - earlier.0).max(0.0))
+    }
+}
+
+impl std::ops::Add<Span> for Time {
+    type Output = Self;
+
+    fn add(self, span: Span) -> Self {
+        Self(self.0 + span.0)
     }
 }

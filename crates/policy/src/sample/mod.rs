@@ -1,0 +1,1 @@
+//! Finding changes by sampling sources: the batch policies of the sampling paper.

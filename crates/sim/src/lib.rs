@@ -1,0 +1,10 @@
+//! Worlds that change, on a virtual clock.
+//!
+//! The simulator feeds time and observations to the scheduler of
+//! `springtide-policy` and measures exactly how fresh the copies were. It contains
+//! no policy: what it says of one is a statement about the code that ships. It
+//! reads and writes no files: worlds come in as values, reports go out as values.
+
+pub mod figure;
+pub mod paper;
+pub mod world;
