@@ -164,3 +164,66 @@ impl Default for Element {
         }
     }
 }
+
+/// The elements there are, by number; what all have in common takes no memory.
+#[derive(Debug, Clone, Default)]
+pub struct Elements {
+    n: usize,
+    weights: Vec<Weight>,
+    costs: Vec<Cost>,
+    groups: Vec<Option<GroupId>>,
+}
+
+impl Elements {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many numbers are given out.
+    pub fn len(&self) -> usize {
+        self.n
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.n == 0
+    }
+
+    /// An element; one that was never set is of weight and cost one, in no group.
+    pub fn get(&self, id: ElementId) -> Element {
+        let index = id.index();
+        Element {
+            weight: self.weights.get(index).copied().unwrap_or(Weight::ONE),
+            cost: self.costs.get(index).copied().unwrap_or(Cost::ONE),
+            group: self.groups.get(index).copied().flatten(),
+        }
+    }
+
+    /// Says what an element is.
+    pub fn set(&mut self, id: ElementId, element: Element) {
+        fn put<T: Copy + PartialEq>(column: &mut Vec<T>, index: usize, value: T, usual: T) {
+            if index >= column.len() && value != usual {
+                column.resize(index + 1, usual);
+            }
+            if let Some(place) = column.get_mut(index) {
+                *place = value;
+            }
+        }
+        let index = id.index();
+        put(&mut self.weights, index, element.weight, Weight::ONE);
+        put(&mut self.costs, index, element.cost, Cost::ONE);
+        put(&mut self.groups, index, element.group, None);
+        self.n = self.n.max(index + 1);
+    }
+}
+
+impl FromIterator<Element> for Elements {
+    fn from_iter<I: IntoIterator<Item = Element>>(elements: I) -> Self {
+        let mut all = Self::new();
+        for (index, element) in (0..).zip(elements) {
+            all.set(ElementId(index), element);
+        }
+        all
+    }
+}

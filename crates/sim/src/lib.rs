@@ -6,5 +6,10 @@
 //! reads and writes no files: worlds come in as values, reports go out as values.
 
 pub mod figure;
+mod measure;
 pub mod paper;
+mod run;
 pub mod world;
+
+pub use measure::Measures;
+pub use run::{Polled, Setup, run};

@@ -1,17 +1,21 @@
 //! Worlds that change: elements, when they live, and when they change.
 //!
 //! A [`World`] is made by [`World::poisson`] from rates, by [`World::recorded`]
-//! from a history, or by a correlated world's parameters. Whatever made
+//! from a history, or by [`Correlated::world`] from a few parameters. Whatever made
 //! it, the simulator asks the same things of it, and every policy meets the same
 //! changes.
 
-use springtide_policy::{Element, Groups, Rate};
+mod correlated;
+
+pub use correlated::{Correlated, ParameterError};
+
+use springtide_policy::{Element, ElementId, Elements, Groups, Rate};
 
 /// Elements, when they live, and when they change. Times are in days since the
 /// start.
 #[derive(Debug, Clone)]
 pub struct World {
-    elements: Vec<Element>,
+    elements: Elements,
     groups: Groups,
     /// Empty if every element is there throughout.
     lives: Vec<Life>,
@@ -61,7 +65,7 @@ impl World {
     ///
     /// If the numbers of elements and rates differ.
     pub fn poisson(
-        elements: Vec<Element>,
+        elements: Elements,
         groups: Groups,
         rates: &[Rate],
         span: f64,
@@ -85,7 +89,7 @@ impl World {
     ///
     /// If the numbers of elements, lives and starts do not fit each other.
     pub fn recorded(
-        elements: Vec<Element>,
+        elements: Elements,
         groups: Groups,
         lives: Vec<Life>,
         (starts, times): (Vec<usize>, Vec<f64>),
@@ -117,8 +121,8 @@ impl World {
     }
 
     /// An element's weight, cost and group.
-    pub fn element(&self, index: usize) -> &Element {
-        &self.elements[index]
+    pub fn element(&self, index: usize) -> Element {
+        self.elements.get(id(index))
     }
 
     /// The groups that elements are in.
@@ -212,11 +216,16 @@ impl World {
     }
 }
 
+/// The number of the element at an index.
+pub(crate) fn id(index: usize) -> ElementId {
+    ElementId(u32::try_from(index).expect("elements are numbered in 32 bits"))
+}
+
 /// A number above 0 and at most 1, the same for the same three.
 ///
 /// Steele, Lea and Flood's SplitMix, whose mixing function is good enough to take
 /// the place of a generator with a state per element.
-fn draw(seed: u64, element: u64, count: u32) -> f64 {
+pub(crate) fn draw(seed: u64, element: u64, count: u32) -> f64 {
     let mut bits = mix(seed ^ mix(element.wrapping_add(0x9e37_79b9_7f4a_7c15)));
     bits = mix(bits.wrapping_add(u64::from(count).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
     ((bits >> 11) + 1) as f64 / (1_u64 << 53) as f64

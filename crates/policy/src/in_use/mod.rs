@@ -1,0 +1,179 @@
+//! The schedulers that people run today, from their documented rules and defaults,
+//! to compare with.
+//!
+//! Each decides, after a poll, when the next poll of that element is due, from what
+//! its polls showed. None knows of a budget; the scheduler polls what is due
+//! earliest, as often as the budget allows.
+
+use crate::{Outcome, Span, Time};
+
+/// A scheduler in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InUse {
+    /// Apache Nutch's `AdaptiveFetchSchedule`.
+    Nutch,
+    /// Apache StormCrawler's `AdaptiveScheduler`.
+    StormCrawler,
+    /// Miniflux's `entry_frequency`.
+    Miniflux,
+    /// Every element after the same interval.
+    FixedInterval,
+}
+
+const MINUTE: f64 = 1.0 / 1440.0;
+
+/// Nutch: the interval that every element starts with
+/// (`db.fetch.interval.default`), and the least and the longest.
+const NUTCH_START: f64 = 30.0;
+const NUTCH_LEAST: f64 = MINUTE;
+const NUTCH_MOST: f64 = 365.0;
+/// Nutch: how much longer an interval gets after a poll without a change, and how
+/// much shorter after one with (`inc_rate`, `dec_rate`), and how far the next poll
+/// moves towards the last change (`sync_delta_rate`).
+const NUTCH_RATE: f64 = 0.2;
+const NUTCH_SYNC_RATE: f64 = 0.2;
+
+/// StormCrawler: the interval that every element starts with
+/// (`fetchInterval.default`), the least and the longest, and the two rates.
+const STORM_START: f64 = 1440.0 * MINUTE;
+const STORM_LEAST: f64 = 60.0 * MINUTE;
+const STORM_MOST: f64 = 20_160.0 * MINUTE;
+const STORM_RATE: f64 = 0.5;
+
+/// Miniflux: the least and the longest interval
+/// (`SCHEDULER_ENTRY_FREQUENCY_MIN_INTERVAL`, `…_MAX_INTERVAL`).
+const MINIFLUX_LEAST: f64 = 5.0 * MINUTE;
+const MINIFLUX_MOST: f64 = 1440.0 * MINUTE;
+
+/// What a scheduler in use remembers of an element.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Memory {
+    /// Nutch and StormCrawler: the interval, in days.
+    interval: f32,
+    /// Nutch: when the last change was seen.
+    changed_at: f64,
+    /// Miniflux: changes seen on each of the last seven days, and which day was
+    /// the last of them.
+    week: [u16; 7],
+    day: i32,
+}
+
+impl InUse {
+    pub(crate) fn start(self, now: Time) -> Memory {
+        let interval = match self {
+            Self::Nutch => NUTCH_START,
+            Self::StormCrawler => STORM_START,
+            Self::Miniflux | Self::FixedInterval => 0.0,
+        };
+        Memory {
+            interval: interval as f32,
+            changed_at: now.0,
+            week: [0; 7],
+            day: now.0.floor() as i32,
+        }
+    }
+
+    /// When the next poll is due after one that showed `outcome`.
+    ///
+    /// `fixed` is the interval of [`FixedInterval`](Self::FixedInterval).
+    pub(crate) fn due(self, memory: &mut Memory, outcome: Outcome, now: Time, fixed: Span) -> Time {
+        let changed = matches!(outcome, Outcome::Changed { .. });
+        let interval = f64::from(memory.interval);
+        match self {
+            Self::Nutch => {
+                if changed {
+                    memory.changed_at = now.0;
+                }
+                let rate = if changed { -NUTCH_RATE } else { NUTCH_RATE };
+                let quiet = now.0 - memory.changed_at;
+                let interval = (interval * (1.0 + rate)).max(quiet);
+                let interval = interval.clamp(NUTCH_LEAST, NUTCH_MOST);
+                memory.interval = interval as f32;
+                Time(now.0 - quiet * NUTCH_SYNC_RATE + interval)
+            }
+            Self::StormCrawler => {
+                let interval = if changed {
+                    (1.0 - STORM_RATE) * interval + STORM_RATE * STORM_LEAST
+                } else {
+                    (interval * (1.0 + STORM_RATE)).min(STORM_MOST)
+                };
+                memory.interval = interval as f32;
+                Time(now.0 + interval)
+            }
+            Self::Miniflux => {
+                let day = now.0.floor() as i32;
+                for passed in (memory.day + 1..=day).take(7) {
+                    memory.week[passed.rem_euclid(7) as usize] = 0;
+                }
+                memory.day = day;
+                if changed {
+                    let today = &mut memory.week[day.rem_euclid(7) as usize];
+                    *today = today.saturating_add(1);
+                }
+                let a_week: u32 = memory.week.iter().map(|&n| u32::from(n)).sum();
+                let interval = if a_week == 0 {
+                    MINIFLUX_MOST
+                } else {
+                    (7.0 / f64::from(a_week)).clamp(MINIFLUX_LEAST, MINIFLUX_MOST)
+                };
+                Time(now.0 + interval)
+            }
+            Self::FixedInterval => now + fixed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The intervals after polls that found a change or not, each made when due.
+    fn intervals(rule: InUse, polls: &str) -> Vec<f64> {
+        let mut now = Time(0.0);
+        let mut memory = rule.start(now);
+        polls
+            .chars()
+            .map(|poll| {
+                let outcome = match poll {
+                    'c' => Outcome::Changed { age: None },
+                    _ => Outcome::Unchanged,
+                };
+                let due = rule.due(&mut memory, outcome, now, Span(3.0));
+                let interval = due.0 - now.0;
+                now = due;
+                (interval * 1e4).round() / 1e4
+            })
+            .collect()
+    }
+
+    #[test]
+    fn nutch_shortens_by_a_fifth_and_lengthens_by_a_fifth() {
+        assert_eq!(intervals(InUse::Nutch, "cc"), [24.0, 19.2]);
+        // 19.2·1.2 = 23.04 and the last change 19.2 ago, of which a fifth is taken
+        // off again.
+        assert_eq!(intervals(InUse::Nutch, "ccu"), [24.0, 19.2, 19.2]);
+    }
+
+    #[test]
+    fn stormcrawler_halves_towards_an_hour_and_stops_at_two_weeks() {
+        assert_eq!(intervals(InUse::StormCrawler, "cu"), [0.5208, 0.7813]);
+        let long = intervals(InUse::StormCrawler, "uuuuuuuuuu");
+        assert_eq!(long.last(), Some(&14.0));
+    }
+
+    #[test]
+    fn miniflux_polls_as_often_as_the_last_week_had_entries() {
+        assert_eq!(intervals(InUse::Miniflux, "u"), [1.0]);
+        // Fourteen changes in one week: every half day.
+        let busy = intervals(InUse::Miniflux, "cccccccccccccc");
+        assert!(*busy.last().unwrap() <= 0.7, "{busy:?}");
+        // A quiet week forgets them.
+        let quiet = intervals(InUse::Miniflux, "ccccccccuuuuuuuuuuuuuuuu");
+        assert_eq!(quiet.last(), Some(&1.0));
+    }
+
+    #[test]
+    fn a_fixed_interval_is_fixed() {
+        assert_eq!(intervals(InUse::FixedInterval, "cuc"), [3.0, 3.0, 3.0]);
+    }
+}

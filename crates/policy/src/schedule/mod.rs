@@ -1,0 +1,240 @@
+//! When to poll what: the scheduler.
+//!
+//! A [`Scheduler`] is a state machine. Its owner, the simulator or the engine,
+//! tells it which elements there are and what polls showed, and asks two questions:
+//! what is the next poll at `now`, and when to wake. It keeps no clock and starts
+//! nothing.
+//!
+//! What it does is its [`Choice`]:
+//!
+//! - *planned*: rates are known, and a plan for them is carried out in a given
+//!   order;
+//! - *learned*: nothing is known at the start; an element is polled when what the
+//!   poll is worth reaches the price;
+//! - *in use*: the rules of schedulers that people run today, earliest due first;
+//! - *sampled*: the batches of the sampling paper, at the end of every cycle.
+
+mod due;
+mod limits;
+mod paced;
+mod planned;
+
+use rand::Rng;
+
+use crate::in_use::InUse;
+use crate::plan::{Rule, RulePolicy};
+use crate::sample::{self, Sampler, Sampling};
+use crate::{Budget, Element, ElementId, Frequency, Groups, Order, Outcome, Rate, Span, Time};
+use paced::{Habits, Paced, Queue};
+use planned::Planned;
+
+/// How polls are chosen.
+#[derive(Debug, Clone)]
+pub enum Choice {
+    /// By a plan, for rates that are known.
+    Planned {
+        /// How the budget is shared.
+        rule: Rule,
+        /// How the polls of one element are spaced.
+        order: Order,
+        /// How often each element changes, by its number.
+        rates: Vec<Rate>,
+    },
+    /// By the rules of a scheduler in use.
+    InUse(InUse),
+    /// In batches, by sampling.
+    Sampled(Sampling, sample::Settings),
+}
+
+/// What a scheduler has to keep to.
+#[derive(Debug, Clone)]
+pub struct Terms {
+    /// How much may be polled, in total and per (outermost) group.
+    pub budget: Budget,
+    /// No element waits longer, where the budget allows it.
+    pub max_interval: Option<Span>,
+}
+
+/// Says when to poll what.
+#[derive(Debug)]
+pub struct Scheduler {
+    groups: Groups,
+    mode: Mode,
+}
+
+#[derive(Debug)]
+enum Mode {
+    Planned(Box<Planned>),
+    Paced(Box<Paced>),
+    Sampled(Box<Sampled>),
+}
+
+/// The sampling paper's batches.
+#[derive(Debug)]
+struct Sampled {
+    sampler: Sampler,
+    started_at: Time,
+    cycle: f64,
+    per_cycle: f64,
+    n_batches: u64,
+    is_open: bool,
+}
+
+impl Scheduler {
+    /// A scheduler for the elements that are there at the start, whose copies are
+    /// in sync. Their first polls are evenly phased.
+    pub fn new(
+        choice: Choice,
+        terms: Terms,
+        groups: Groups,
+        elements: &[(ElementId, Element)],
+        now: Time,
+        rng: &mut dyn Rng,
+    ) -> Self {
+        let mode = match choice {
+            Choice::Planned { rule, order, rates } => {
+                let policy = match terms.max_interval {
+                    Some(longest) => RulePolicy::new(rule).with_floor(Frequency(1.0 / longest.0)),
+                    None => RulePolicy::new(rule),
+                };
+                let planned = Planned::new(
+                    (policy, order),
+                    rates,
+                    elements,
+                    terms.budget,
+                    &groups,
+                    (now, rng),
+                );
+                Mode::Planned(Box::new(planned))
+            }
+            Choice::InUse(rule) => {
+                let habits = Habits::new(rule, &terms, elements, now);
+                let paced = Paced::new(Queue::InUse(habits), &terms, elements, now);
+                Mode::Paced(Box::new(paced))
+            }
+            Choice::Sampled(sampling, settings) => {
+                let cycle = settings.cycle.0;
+                let mut sampler = Sampler::new(sampling, settings, &groups);
+                for (id, element) in elements {
+                    sampler.add(*id, element, now);
+                }
+                Mode::Sampled(Box::new(Sampled {
+                    sampler,
+                    started_at: now,
+                    cycle,
+                    per_cycle: (terms.budget.as_per_day() * cycle).round(),
+                    n_batches: 0,
+                    is_open: false,
+                }))
+            }
+        };
+        Self { groups, mode }
+    }
+
+    /// An element appears; its copy is in sync.
+    pub fn add(&mut self, id: ElementId, element: Element, now: Time, rng: &mut dyn Rng) {
+        match &mut self.mode {
+            Mode::Planned(planned) => planned.add(id, element, &self.groups, (now, rng)),
+            Mode::Paced(paced) => paced.add(id, element, &self.groups, now),
+            Mode::Sampled(sampled) => sampled.sampler.add(id, &element, now),
+        }
+    }
+
+    /// An element is gone.
+    pub fn remove(&mut self, id: ElementId, now: Time) {
+        match &mut self.mode {
+            Mode::Planned(planned) => planned.remove(id, &self.groups, now),
+            Mode::Paced(paced) => paced.remove(id),
+            Mode::Sampled(sampled) => sampled.sampler.remove(id),
+        }
+    }
+
+    /// When to ask for the next poll: not before there is one, and not later than
+    /// it is due. [`Time::NEVER`] if nothing is to be polled.
+    pub fn wake_at(&mut self) -> Time {
+        match &mut self.mode {
+            Mode::Planned(planned) => planned.wake_at(),
+            Mode::Paced(paced) => paced.wake_at(),
+            Mode::Sampled(sampled) => sampled.wake_at(),
+        }
+    }
+
+    /// The element to poll now, if there is one.
+    ///
+    /// It is not given again before its poll was [observed](Self::observe).
+    pub fn next_poll(&mut self, now: Time, rng: &mut dyn Rng) -> Option<ElementId> {
+        match &mut self.mode {
+            Mode::Planned(planned) => planned.next_poll(now, rng),
+            Mode::Paced(paced) => paced.next_poll(&self.groups, now),
+            Mode::Sampled(sampled) => sampled.next_poll(now, rng),
+        }
+    }
+
+    /// What a poll showed.
+    pub fn observe(&mut self, id: ElementId, outcome: Outcome, now: Time) {
+        match &mut self.mode {
+            Mode::Planned(_) => {}
+            Mode::Paced(paced) => paced.observe(id, outcome, now),
+            Mode::Sampled(sampled) => {
+                let changed = matches!(outcome, Outcome::Changed { .. });
+                sampled.sampler.observe(id, changed, now);
+            }
+        }
+    }
+
+    /// Whether it must be told, when it wakes, which copies are stale: the oracle
+    /// of the sampling paper, which nobody can be but a simulator.
+    pub fn needs_foresight(&self) -> bool {
+        match &self.mode {
+            Mode::Sampled(sampled) => !sampled.is_open && sampled.sampler.needs_foresight(),
+            _ => false,
+        }
+    }
+
+    /// Which copies are stale now.
+    pub fn foresee(&mut self, stale: &[ElementId]) {
+        if let Mode::Sampled(sampled) = &mut self.mode {
+            sampled.sampler.foresee(stale);
+        }
+    }
+
+    /// What a poll must be worth to be made, if there is a price.
+    pub fn price(&self) -> Option<f64> {
+        match &self.mode {
+            Mode::Planned(planned) => planned.price(),
+            Mode::Paced(_) | Mode::Sampled(_) => None,
+        }
+    }
+
+    /// When an element is due, as far as is known.
+    pub fn due_at(&self, id: ElementId) -> Option<Time> {
+        match &self.mode {
+            Mode::Planned(planned) => planned.due_at(id),
+            Mode::Paced(paced) => paced.due_at(id),
+            Mode::Sampled(_) => None,
+        }
+    }
+}
+
+impl Sampled {
+    /// The end of the cycle.
+    fn wake_at(&self) -> Time {
+        Time(self.started_at.0 + self.cycle * (self.n_batches + 1) as f64)
+    }
+
+    fn next_poll(&mut self, now: Time, rng: &mut dyn Rng) -> Option<ElementId> {
+        if now < self.wake_at() {
+            return None;
+        }
+        if !self.is_open {
+            self.sampler.begin(self.per_cycle, now, rng);
+            self.is_open = true;
+        }
+        let next = self.sampler.next(rng);
+        if next.is_none() {
+            self.is_open = false;
+            self.n_batches += 1;
+        }
+        next
+    }
+}

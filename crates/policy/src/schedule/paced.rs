@@ -1,0 +1,212 @@
+//! One poll at a time, at the pace of the budget: the earliest due first.
+
+use super::Terms;
+use super::due::DueQueue;
+use super::limits::Limits;
+use crate::in_use::{InUse, Memory};
+use crate::{Element, ElementId, Elements, Groups, Outcome, Span, Time};
+
+/// Polls what is due earliest, as often as the budget allows, whether it is due
+/// yet or not: a budget is there to be spent.
+#[derive(Debug)]
+pub(super) struct Paced {
+    queue: Queue,
+    pace: Pace,
+    limits: Limits,
+    elements: Elements,
+    /// Whether an element is there; one that is gone may still be held.
+    is_here: Vec<bool>,
+}
+
+/// Who says when an element is due.
+#[derive(Debug)]
+pub(super) enum Queue {
+    InUse(Habits),
+}
+
+/// When the budget allows the next poll.
+#[derive(Debug)]
+struct Pace {
+    /// Days that a poll of cost one takes up.
+    gap: f64,
+    next_at: f64,
+}
+
+impl Paced {
+    pub(super) fn new(
+        queue: Queue,
+        terms: &Terms,
+        elements: &[(ElementId, Element)],
+        now: Time,
+    ) -> Self {
+        let gap = 1.0 / terms.budget.as_per_day();
+        let mut paced = Self {
+            queue,
+            // Half a gap before the first poll and half a gap after the last: a
+            // span holds as many polls as the budget says.
+            pace: Pace {
+                gap,
+                next_at: now.0 + gap / 2.0,
+            },
+            limits: Limits::new(terms.budget.caps()),
+            elements: Elements::new(),
+            is_here: Vec::with_capacity(elements.len()),
+        };
+        for &(id, element) in elements {
+            paced.set(id, element);
+        }
+        paced
+    }
+
+    pub(super) fn add(&mut self, id: ElementId, element: Element, groups: &Groups, now: Time) {
+        self.set(id, element);
+        match &mut self.queue {
+            Queue::InUse(habits) => habits.add(id, now),
+        }
+        let _ = groups;
+    }
+
+    pub(super) fn remove(&mut self, id: ElementId) {
+        if let Some(is_here) = self.is_here.get_mut(id.index()) {
+            *is_here = false;
+        }
+        match &mut self.queue {
+            Queue::InUse(habits) => habits.queue.take_out(id.0),
+        }
+    }
+
+    pub(super) fn wake_at(&mut self) -> Time {
+        let is_empty = match &mut self.queue {
+            Queue::InUse(habits) => habits.queue.len() == 0,
+        };
+        let free_at = if is_empty {
+            self.limits.wake_at()
+        } else {
+            f64::NEG_INFINITY
+        };
+        Time(self.pace.next_at.max(free_at))
+    }
+
+    pub(super) fn next_poll(&mut self, groups: &Groups, now: Time) -> Option<ElementId> {
+        if self.pace.next_at > now.0 {
+            return None;
+        }
+        loop {
+            let held = self.limits.first(now.0);
+            let queued = match &mut self.queue {
+                Queue::InUse(habits) => habits.queue.first(),
+            };
+            let id = match (held, queued) {
+                (None, None) => return None,
+                (Some(held), queued) if queued.is_none_or(|(due, _)| held <= due) => {
+                    let cost = |id| self.elements.get(id).cost.0;
+                    let id = self.limits.pop(cost, now.0)?;
+                    if !self.is_here[id.index()] {
+                        continue;
+                    }
+                    id
+                }
+                (_, None) => return None,
+                (_, Some((due, index))) => {
+                    match &mut self.queue {
+                        Queue::InUse(habits) => habits.queue.pop(),
+                    };
+                    let id = ElementId(index);
+                    let element = self.elements.get(id);
+                    let group = element.group.map(|group| groups.outermost(group));
+                    if !self.limits.admits(id, group, due, now.0) {
+                        continue;
+                    }
+                    self.limits.spend(group, element.cost.0, now.0);
+                    id
+                }
+            };
+            // A poll that comes late, since nothing could be polled before, does
+            // not make up for the time.
+            let paid_from = self.pace.next_at.max(now.0 - self.pace.gap);
+            self.pace.next_at = paid_from + self.pace.gap * self.elements.get(id).cost.0;
+            return Some(id);
+        }
+    }
+
+    pub(super) fn observe(&mut self, id: ElementId, outcome: Outcome, now: Time) {
+        if !self.is_here[id.index()] {
+            return;
+        }
+        match &mut self.queue {
+            Queue::InUse(habits) => habits.observe(id, outcome, now),
+        }
+    }
+
+    pub(super) fn due_at(&self, id: ElementId) -> Option<Time> {
+        match &self.queue {
+            Queue::InUse(habits) => habits.queue.due(id.0).map(Time),
+        }
+    }
+
+    fn set(&mut self, id: ElementId, element: Element) {
+        self.elements.set(id, element);
+        if id.index() >= self.is_here.len() {
+            self.is_here.resize(id.index() + 1, false);
+        }
+        self.is_here[id.index()] = true;
+    }
+}
+
+/// A scheduler in use and what it remembers.
+#[derive(Debug)]
+pub(super) struct Habits {
+    rule: InUse,
+    memories: Vec<Memory>,
+    queue: DueQueue,
+    /// No element is due later than this after a poll.
+    longest: Span,
+    /// The interval of those who know only one.
+    fixed: Span,
+}
+
+impl Habits {
+    pub(super) fn new(
+        rule: InUse,
+        terms: &Terms,
+        elements: &[(ElementId, Element)],
+        now: Time,
+    ) -> Self {
+        // What a first round takes.
+        let total: f64 = elements.iter().map(|(_, element)| element.cost.0).sum();
+        let round = total / terms.budget.as_per_day();
+        let mut habits = Self {
+            rule,
+            memories: Vec::with_capacity(elements.len()),
+            queue: DueQueue::with_capacity(elements.len()),
+            longest: terms.max_interval.unwrap_or(Span::FOREVER),
+            fixed: Span(round),
+        };
+        let n = elements.len() as f64;
+        for (position, &(id, _)) in elements.iter().enumerate() {
+            habits.remember(id, now);
+            let phase = (position as f64 + 0.5) / n;
+            habits.queue.put(id.0, now.0 + phase * round);
+        }
+        habits
+    }
+
+    fn add(&mut self, id: ElementId, now: Time) {
+        self.remember(id, now);
+        self.observe(id, Outcome::Unchanged, now);
+    }
+
+    fn observe(&mut self, id: ElementId, outcome: Outcome, now: Time) {
+        let memory = &mut self.memories[id.index()];
+        let due = self.rule.due(memory, outcome, now, self.fixed);
+        self.queue.put(id.0, due.0.min((now + self.longest).0));
+    }
+
+    fn remember(&mut self, id: ElementId, now: Time) {
+        let memory = self.rule.start(now);
+        if id.index() >= self.memories.len() {
+            self.memories.resize(id.index() + 1, memory);
+        }
+        self.memories[id.index()] = memory;
+    }
+}

@@ -1,0 +1,262 @@
+//! Carrying out a plan for rates that are known.
+
+use rand::Rng;
+
+use super::due::DueQueue;
+use crate::plan::{Candidates, Plan, Policy, Rule, RulePolicy};
+use crate::{Budget, Element, ElementId, Elements, Frequency, Groups, Order, Rate, Time};
+
+/// How far what is planned may drift from the budget, as elements come and go,
+/// before a new plan is made.
+const DRIFT: f64 = 0.01;
+
+/// Polls every element at the frequency of a plan, in a given order.
+///
+/// Due times are kept on the plan's own clock, which runs at the speed of time as
+/// long as nothing comes or goes. When elements do, it runs faster or slower, so
+/// that those who are there spend the budget; and when that has gone far enough a
+/// new plan is made. So uniform polling always gives each element the budget
+/// divided by the number of elements there are.
+#[derive(Debug)]
+pub(super) struct Planned {
+    policy: RulePolicy,
+    order: Order,
+    budget: Budget,
+    rates: Vec<Rate>,
+    elements: Elements,
+    members: Vec<Member>,
+    plan: Option<Plan>,
+    /// What the plan spends in a day, and what its members would at the speed of
+    /// time.
+    planned: f64,
+    wanted: f64,
+    clock: Clock,
+    queue: DueQueue,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Member {
+    /// NaN for a number that no element has now.
+    frequency: f64,
+    /// Where the next poll is, in polls.
+    place: f64,
+}
+
+impl Member {
+    const NONE: Self = Self {
+        frequency: f64::NAN,
+        place: 0.0,
+    };
+}
+
+/// The plan's clock: what it showed when it was last set, and how fast it runs.
+#[derive(Debug, Clone, Copy)]
+struct Clock {
+    set_at: Time,
+    shown: f64,
+    speed: f64,
+}
+
+impl Clock {
+    fn shows(&self, now: Time) -> f64 {
+        self.shown + now.since(self.set_at).0 * self.speed
+    }
+
+    fn when(&self, shown: f64) -> Time {
+        Time(self.set_at.0 + (shown - self.shown).max(0.0) / self.speed)
+    }
+
+    fn run_at(&mut self, speed: f64, now: Time) {
+        if speed.to_bits() != self.speed.to_bits() {
+            *self = Self {
+                set_at: now,
+                shown: self.shows(now),
+                speed,
+            };
+        }
+    }
+}
+
+impl Planned {
+    /// Elements that are there at the start, their first polls evenly phased.
+    pub(super) fn new(
+        (policy, order): (RulePolicy, Order),
+        rates: Vec<Rate>,
+        elements: &[(ElementId, Element)],
+        budget: Budget,
+        groups: &Groups,
+        (now, rng): (Time, &mut dyn Rng),
+    ) -> Self {
+        let mut planned = Self {
+            policy,
+            order,
+            budget,
+            rates,
+            elements: Elements::new(),
+            members: Vec::with_capacity(elements.len()),
+            plan: None,
+            planned: 0.0,
+            wanted: 0.0,
+            clock: Clock {
+                set_at: now,
+                shown: 0.0,
+                speed: 1.0,
+            },
+            queue: DueQueue::with_capacity(elements.len()),
+        };
+        for &(id, element) in elements {
+            planned.set(id, element);
+        }
+        planned.plan_again(groups, now);
+        let n = elements.len() as f64;
+        for (position, &(id, _)) in elements.iter().enumerate() {
+            let first = order.first_place((position as f64 + 0.5) / n, rng);
+            let Member { frequency, place } = &mut planned.members[id.index()];
+            *place = 0.0;
+            if *frequency > 0.0 {
+                planned.queue.put(id.0, first / *frequency);
+            }
+        }
+        planned
+    }
+
+    pub(super) fn add(
+        &mut self,
+        id: ElementId,
+        element: Element,
+        groups: &Groups,
+        (now, rng): (Time, &mut dyn Rng),
+    ) {
+        self.set(id, element);
+        // A copy that is in sync is at the beginning of its first period.
+        self.members[id.index()].place = self.order.next_place(0.0, rng);
+        let Some(plan) = &self.plan else {
+            return self.plan_again(groups, now);
+        };
+        let group = element.group.map(|group| groups.outermost(group));
+        let rate = self.rates[id.index()];
+        let frequency = plan.frequency(rate, element.weight, element.cost, group);
+        let member = &mut self.members[id.index()];
+        member.frequency = frequency.as_per_day();
+        self.wanted += element.cost.0 * member.frequency;
+        if member.frequency > 0.0 {
+            let due = self.clock.shows(now) + member.place / member.frequency;
+            self.queue.put(id.0, due);
+        }
+        self.keep_pace(groups, now);
+    }
+
+    pub(super) fn remove(&mut self, id: ElementId, groups: &Groups, now: Time) {
+        let Some(member) = self.members.get_mut(id.index()) else {
+            return;
+        };
+        let Member { frequency, .. } = std::mem::replace(member, Member::NONE);
+        if !frequency.is_nan() {
+            self.wanted -= self.elements.get(id).cost.0 * frequency;
+            self.queue.take_out(id.0);
+            self.keep_pace(groups, now);
+        }
+    }
+
+    pub(super) fn wake_at(&mut self) -> Time {
+        match self.queue.first() {
+            Some((shown, _)) => self.clock.when(shown),
+            None => Time::NEVER,
+        }
+    }
+
+    pub(super) fn next_poll(&mut self, now: Time, rng: &mut dyn Rng) -> Option<ElementId> {
+        let (shown, index) = self.queue.first()?;
+        if self.clock.when(shown) > now {
+            return None;
+        }
+        self.queue.pop();
+        let member = &mut self.members[index as usize];
+        let place = self.order.next_place(member.place, rng);
+        let due = shown + (place - member.place) / member.frequency;
+        member.place = place;
+        self.queue.put(index, due);
+        Some(ElementId(index))
+    }
+
+    pub(super) fn price(&self) -> Option<f64> {
+        self.plan.as_ref().and_then(Plan::price)
+    }
+
+    pub(super) fn due_at(&self, id: ElementId) -> Option<Time> {
+        self.queue.due(id.0).map(|shown| self.clock.when(shown))
+    }
+
+    fn set(&mut self, id: ElementId, element: Element) {
+        self.elements.set(id, element);
+        if id.index() >= self.members.len() {
+            self.members.resize(id.index() + 1, Member::NONE);
+        }
+        self.members[id.index()].frequency = 0.0;
+    }
+
+    /// Lets the clock run so that the budget is spent, or plans again if that has
+    /// become too rough. A plan that only scales with the budget never does.
+    fn keep_pace(&mut self, groups: &Groups, now: Time) {
+        let scales = !matches!(self.policy.rule, Rule::Optimal(_))
+            && self.policy.floor == Frequency::ZERO
+            && self.budget.caps().iter().len() == 0;
+        let is_far = (self.wanted - self.planned).abs() > DRIFT * self.planned;
+        if self.planned == 0.0 || is_far && !scales {
+            self.plan_again(groups, now);
+        } else if self.wanted > 0.0 {
+            self.clock.run_at(self.planned / self.wanted, now);
+        }
+    }
+
+    fn plan_again(&mut self, groups: &Groups, now: Time) {
+        let ids: Vec<ElementId> = (0..)
+            .zip(&self.members)
+            .filter(|(_, member)| !member.frequency.is_nan())
+            .map(|(index, _)| ElementId(index))
+            .collect();
+        let elements = || ids.iter().map(|&id| self.elements.get(id));
+        let rates: Vec<_> = ids.iter().map(|id| self.rates[id.index()]).collect();
+        let weights: Vec<_> = elements().map(|element| element.weight).collect();
+        let costs: Vec<_> = elements().map(|element| element.cost).collect();
+        let outermost: Vec<_> = elements()
+            .map(|element| element.group.map(|group| groups.outermost(group)))
+            .collect();
+        let candidates = Candidates::new(&rates)
+            .and_then(|candidates| candidates.with_weights(&weights))
+            .and_then(|candidates| candidates.with_costs(&costs))
+            .and_then(|candidates| candidates.with_groups(&outermost))
+            .expect("one of each per member");
+        let plan = self.policy.plan(&candidates, &self.budget);
+        let frequencies = plan.frequencies(&candidates);
+
+        let shown = self.clock.shows(now);
+        self.clock = Clock {
+            set_at: now,
+            shown,
+            speed: 1.0,
+        };
+        self.wanted = 0.0;
+        for (&id, frequency) in ids.iter().zip(frequencies) {
+            let frequency = frequency.as_per_day();
+            let member = &mut self.members[id.index()];
+            // An element keeps its place: what is left of its period.
+            let left = match self.queue.due(id.0) {
+                Some(due) => ((due - shown) * member.frequency).max(0.0),
+                None => 1.0,
+            };
+            member.frequency = frequency;
+            self.wanted += self.elements.get(id).cost.0 * frequency;
+            if self.plan.is_none() {
+                // At the start: phases are given out when all frequencies are
+                // known.
+            } else if frequency > 0.0 {
+                self.queue.put(id.0, shown + left / frequency);
+            } else {
+                self.queue.take_out(id.0);
+            }
+        }
+        self.planned = self.wanted;
+        self.plan = Some(plan);
+    }
+}

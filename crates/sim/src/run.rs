@@ -1,0 +1,240 @@
+//! The loop: a world, a scheduler, and the virtual clock between them.
+
+use rand::SeedableRng;
+use rand_pcg::Pcg64;
+use springtide_policy::schedule::{Choice, Scheduler, Terms};
+use springtide_policy::{ElementId, Outcome, Span, Time};
+
+use crate::measure::{Measures, Tally};
+use crate::world::{Cursor, World, draw, id};
+
+/// One experiment.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// How polls are chosen.
+    pub choice: Choice,
+    /// The budget, and what else is to be kept to.
+    pub terms: Terms,
+    /// Days at the start that are not measured.
+    pub warmup: f64,
+    /// Where random numbers start.
+    pub seed: u64,
+    /// The share of elements that tell when they last changed.
+    pub last_modified: f64,
+}
+
+/// A poll that was made.
+#[derive(Debug, Clone, Copy)]
+pub struct Polled {
+    /// When, in days since the start.
+    pub at: f64,
+    /// Of which element.
+    pub element: usize,
+    /// Whether the copy was stale.
+    pub changed: bool,
+}
+
+/// Runs an experiment to the end of the world's span, telling `watch` of every
+/// poll.
+pub fn run(world: &World, setup: &Setup, watch: &mut dyn FnMut(Polled)) -> Measures {
+    let span = world.span();
+    // A stream of its own: the world's changes are drawn from the same seed.
+    let mut rng = Pcg64::seed_from_u64(setup.seed ^ 0x7363_6865_6475_6c65);
+    let mut copies = Copies::new(world, setup.warmup);
+    let mut turns = Turns::new(world);
+
+    let elements: Vec<_> = (0..world.n_elements())
+        .filter(|&index| world.life(index).born <= 0.0)
+        .map(|index| (id(index), world.element(index)))
+        .collect();
+    let mut scheduler = Scheduler::new(
+        setup.choice.clone(),
+        setup.terms.clone(),
+        world.groups().clone(),
+        &elements,
+        Time::START,
+        &mut rng,
+    );
+    drop(elements);
+
+    loop {
+        let wake_at = scheduler.wake_at().as_days();
+        if let Some((at, turn)) = turns.next_before(wake_at.min(span)) {
+            let now = time(at);
+            match turn {
+                Turn::Birth(index) => {
+                    copies.begin(index, at);
+                    scheduler.add(id(index), world.element(index), now, &mut rng);
+                }
+                Turn::Death(index) => {
+                    copies.end(index, at);
+                    scheduler.remove(id(index), now);
+                }
+            }
+            continue;
+        }
+        if wake_at > span {
+            break;
+        }
+        let now = time(wake_at);
+        if scheduler.needs_foresight() {
+            scheduler.foresee(&copies.stale(wake_at));
+        }
+        while let Some(polled) = scheduler.next_poll(now, &mut rng) {
+            let index = polled.index();
+            let changed_at = copies.poll(index, wake_at);
+            let outcome = match changed_at {
+                Some(changed_at) => Outcome::Changed {
+                    age: tells_when(setup, polled)
+                        .then(|| Span::days(wake_at - changed_at).ok())
+                        .flatten(),
+                },
+                None => Outcome::Unchanged,
+            };
+            scheduler.observe(polled, outcome, now);
+            watch(Polled {
+                at: wake_at,
+                element: index,
+                changed: changed_at.is_some(),
+            });
+        }
+    }
+    copies.finish(span)
+}
+
+fn time(days: f64) -> Time {
+    Time::from_days(days).expect("within the span")
+}
+
+fn tells_when(setup: &Setup, element: ElementId) -> bool {
+    setup.last_modified > 0.0 && draw(!setup.seed, u64::from(element.0), 0) <= setup.last_modified
+}
+
+/// Births and deaths, in the order of time.
+struct Turns {
+    turns: Vec<(f64, Turn)>,
+    n_done: usize,
+}
+
+/// Births come before deaths: an element may be there for no time at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    Birth(usize),
+    Death(usize),
+}
+
+impl Turns {
+    fn new(world: &World) -> Self {
+        let mut turns = Vec::new();
+        if !world.is_settled() {
+            for index in 0..world.n_elements() {
+                let life = world.life(index);
+                if life.born > 0.0 {
+                    turns.push((life.born, Turn::Birth(index)));
+                }
+                if life.died <= world.span() {
+                    turns.push((life.died, Turn::Death(index)));
+                }
+            }
+        }
+        turns.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        Self { turns, n_done: 0 }
+    }
+
+    /// The next, if it is not after `time`.
+    fn next_before(&mut self, time: f64) -> Option<(f64, Turn)> {
+        let &(at, turn) = self.turns.get(self.n_done)?;
+        (at <= time).then(|| {
+            self.n_done += 1;
+            (at, turn)
+        })
+    }
+}
+
+/// Our copies, and how fresh they were so far.
+struct Copies<'a> {
+    world: &'a World,
+    /// When each copy was last in sync.
+    polled_at: Vec<f64>,
+    /// The first change after that.
+    cursors: Vec<Cursor>,
+    has_changed: Vec<bool>,
+    was_found: Vec<bool>,
+    tally: Tally,
+}
+
+impl<'a> Copies<'a> {
+    fn new(world: &'a World, warmup: f64) -> Self {
+        let n = world.n_elements();
+        Self {
+            world,
+            // Not yet born: nothing is measured of it.
+            polled_at: (0..n)
+                .map(|index| match world.life(index).born {
+                    born if born <= 0.0 => 0.0,
+                    _ => f64::NAN,
+                })
+                .collect(),
+            cursors: (0..n).map(|index| world.cursor(index)).collect(),
+            has_changed: vec![false; n],
+            was_found: vec![false; n],
+            tally: Tally::new(warmup),
+        }
+    }
+
+    fn begin(&mut self, index: usize, now: f64) {
+        self.polled_at[index] = now;
+    }
+
+    fn end(&mut self, index: usize, now: f64) {
+        if !self.polled_at[index].is_nan() {
+            self.pass(index, now);
+            self.polled_at[index] = f64::NAN;
+        }
+    }
+
+    /// Brings a copy in sync; says when the element last changed, if it did.
+    fn poll(&mut self, index: usize, now: f64) -> Option<f64> {
+        let changed_at = self.pass(index, now);
+        self.polled_at[index] = now;
+        self.tally
+            .poll(self.world.element(index), changed_at.is_some(), now);
+        if changed_at.is_some() {
+            self.was_found[index] = true;
+        }
+        changed_at
+    }
+
+    /// Measures a copy from when it was last in sync until now; says when the
+    /// element last changed, if it did.
+    fn pass(&mut self, index: usize, now: f64) -> Option<f64> {
+        let cursor = &mut self.cursors[index];
+        let mut spell = self.tally.spell(self.polled_at[index], now);
+        let mut changed_at = None;
+        while cursor.next <= now {
+            spell.change(cursor.next);
+            changed_at = Some(cursor.next);
+            self.world.step(index, cursor);
+        }
+        self.has_changed[index] |= changed_at.is_some();
+        self.tally.add(&spell, self.world.element(index).weight);
+        changed_at
+    }
+
+    /// Which copies are stale.
+    fn stale(&self, now: f64) -> Vec<ElementId> {
+        (0..self.cursors.len())
+            .filter(|&index| !self.polled_at[index].is_nan() && self.cursors[index].next <= now)
+            .map(id)
+            .collect()
+    }
+
+    fn finish(mut self, span: f64) -> Measures {
+        for index in 0..self.cursors.len() {
+            self.end(index, span);
+        }
+        let count = |flags: &[bool]| flags.iter().filter(|&&flag| flag).count();
+        self.tally
+            .measures(count(&self.has_changed), count(&self.was_found))
+    }
+}
