@@ -4,9 +4,12 @@
 mod args;
 mod estimate;
 mod failure;
+mod history;
 mod json;
 mod panics;
 mod plan;
+mod rates;
+mod simulate;
 mod table;
 mod talk;
 mod units;
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
     let outcome = match &cli.command {
         Command::Plan(args) => plan::run(args, talk, &unfinished),
         Command::Estimate(args) => estimate::run(args, talk, &unfinished),
+        Command::Simulate(args) => simulate::run(args, talk),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

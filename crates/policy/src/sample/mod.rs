@@ -17,6 +17,29 @@ pub enum Sampling {
 pub struct Settings {
     pub cycle: Span,
 }
+impl Settings {
+    pub fn new(cycle: Span) -> Result<Self, Error> {
+        Ok(Self { cycle })
+    }
+    pub fn cycle(&self) -> Span {
+        self.cycle
+    }
+    pub fn with_sample_size(self, _: u32) -> Result<Self, Error> {
+        Ok(self)
+    }
+    pub fn with_confidence(self, _: f64) -> Result<Self, Error> {
+        Ok(self)
+    }
+    pub fn with_step(self, _: u32) -> Result<Self, Error> {
+        Ok(self)
+    }
+    pub fn with_sample_cost(self, _: f64) -> Result<Self, Error> {
+        Ok(self)
+    }
+    pub fn with_share(self, _: f64) -> Result<Self, Error> {
+        Ok(self)
+    }
+}
 #[derive(Debug)]
 pub struct Sampler {
     q: Vec<ElementId>,
@@ -41,7 +64,7 @@ impl Sampler {
     pub fn needs_foresight(&self) -> bool {
         false
     }
-    pub fn begin(&mut self, budget: f64, now: Time, rng: &mut dyn Rng) {
+    pub fn begin(&mut self, budget: f64, rng: &mut dyn Rng) {
         self.left = (budget.round() as usize).min(self.q.len())
     }
     pub fn next(&mut self, rng: &mut dyn Rng) -> Option<ElementId> {
