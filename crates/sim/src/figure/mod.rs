@@ -6,7 +6,7 @@
 //! differ in colour and in dash or shape, so that nobody needs the colour.
 
 mod ruler;
-mod svg;
+pub(crate) mod svg;
 
 /// A figure with one pair of axes.
 #[derive(Debug, Clone)]

@@ -286,7 +286,6 @@ impl Plot {
     }
 
     /// The part of a stroke that lies within the plot (Liang and Barsky).
-    #[expect(clippy::type_complexity, reason = "a stroke is a pair of points")]
     fn clipped(&self, (from, to): ((f64, f64), (f64, f64))) -> Option<((f64, f64), (f64, f64))> {
         let along = (to.0 - from.0, to.1 - from.1);
         let (mut enters, mut leaves) = (0.0_f64, 1.0_f64);
