@@ -312,7 +312,7 @@ fn choice(policy: SimPolicy, args: &args::Simulate, world: &World) -> Outcome<Ch
         SimPolicy::Uniform => planned(Rule::Uniform),
         SimPolicy::Proportional => planned(Rule::Proportional),
         SimPolicy::Optimal => planned(Rule::Optimal(Objective::Freshness)),
-        SimPolicy::Learned => return Err(Failure::failed("not yet")),
+        SimPolicy::Learned => Choice::Learned,
         SimPolicy::Nutch => Choice::InUse(InUse::Nutch),
         SimPolicy::StormCrawler => Choice::InUse(InUse::StormCrawler),
         SimPolicy::Miniflux => Choice::InUse(InUse::Miniflux),

@@ -158,6 +158,106 @@ impl PollValue {
     }
 }
 
+/// What a poll is worth for freshness and age together, to a scheduler.
+///
+/// ```text
+/// U(t) = f·U_freshness(t) + a·U_age(t)
+/// ```
+///
+/// The value for freshness levels off once enough is known of an element that
+/// changes often; the value for age never does. A little of it keeps such elements
+/// from being given up for good.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Blend {
+    /// What a day of freshness is worth.
+    pub(crate) freshness: f64,
+    /// What a day less of age is worth, per day.
+    pub(crate) age: f64,
+}
+
+/// The value of a poll for both, and its slope, of an element whose rate is known
+/// as a gamma distribution with shape a and inverse scale b.
+///
+/// ```text
+/// S(t) = (b/(b+t))^a                 the chance that it is fresh
+/// U_freshness = ∫₀ᵗ S − t·S(t)
+/// U_age       = t²/2 − ∫₀ᵗ s·S(s) ds
+/// ```
+///
+/// Good to about nine digits, which is plenty to order polls by and costs a third
+/// of what [`PollValue`] costs.
+pub(crate) fn blended_value(belief: Gamma, blend: Blend, t: f64) -> (f64, f64) {
+    let Gamma { shape: a, per: b } = belief;
+    let y = t / b;
+    let small = (a + 1.0) * y;
+    if small < 0.03 {
+        // Both closed forms cancel here; so far as four terms of their series go.
+        let second = small * (a + 2.0) * y;
+        let third = second * (a + 3.0) * y;
+        let stale = a * y * (1.0 - small / 2.0 + second / 6.0 - third / 24.0);
+        let density = a * y * (1.0 - small + second / 2.0 - third / 6.0);
+        let freshness = a * t * y * (1.0 / 2.0 - small / 3.0 + second / 8.0 - third / 30.0);
+        let age = a * t * t * y * (1.0 / 3.0 - small / 8.0 + second / 30.0 - third / 144.0);
+        return (
+            blend.freshness * freshness + blend.age * age,
+            blend.freshness * density + blend.age * t * stale,
+        );
+    }
+    let length = y.ln_1p();
+    let fresh = (-a * length).exp();
+    let grown = 1.0 + y;
+    // ∫ x^(−a) dx and ∫ x^(1−a) dx from 1 to 1 + y.
+    let area = |power: f64, end: f64| {
+        if power.abs() < 1e-7 {
+            length
+        } else {
+            (end - 1.0) / power
+        }
+    };
+    let first = area(1.0 - a, fresh * grown);
+    let freshness = b * first - t * fresh;
+    let density = t * a * fresh / (b * grown);
+    if blend.age == 0.0 {
+        return (blend.freshness * freshness, blend.freshness * density);
+    }
+    let second = area(2.0 - a, fresh * grown * grown);
+    let age = t * t / 2.0 - b * b * (second - first);
+    (
+        blend.freshness * freshness + blend.age * age,
+        blend.freshness * density + blend.age * t * (1.0 - fresh),
+    )
+}
+
+/// How long after a poll the next is worth `wanted`, to within a thousandth of it;
+/// `longest` if it is not by then.
+pub(crate) fn blended_value_reaches(
+    belief: Gamma,
+    blend: Blend,
+    wanted: f64,
+    (start, longest): (f64, f64),
+) -> f64 {
+    let mut t = start.clamp(longest * 1e-12, longest);
+    for _ in 0..40 {
+        let (value, slope) = blended_value(belief, blend, t);
+        if value <= 0.0 {
+            t *= 4.0;
+            continue;
+        }
+        // Newton's method on logarithms, where value is close to a power of time.
+        let short = (wanted / value).ln();
+        if short.abs() < 1e-3 {
+            break;
+        }
+        let power = (t * slope / value).max(1e-9);
+        let step = (short / power).clamp(-1.5, 1.5);
+        if t >= longest && step > 0.0 {
+            return longest;
+        }
+        t = (t * step.exp()).min(longest);
+    }
+    t
+}
+
 /// λ·U of freshness, as a function of x = λt.
 ///
 /// ```text
@@ -764,6 +864,75 @@ mod tests {
             let y = 2.0_f64.powf(-60.0 + 70.0 * exponent);
             let polls = 1.0 / age_value_inverse(y.sqrt());
             check(POLLS_FOR_AGE.value(y), polls, 10.0, &format!("1/k⁻¹({y})"));
+        }
+    }
+
+    #[test]
+    fn a_blend_is_the_sum_of_its_integrals() {
+        for (shape, per) in [
+            (0.3, 20.0),
+            (0.9999999, 3.0),
+            (1.0, 1.0),
+            (2.0, 5.0),
+            (7.5, 0.4),
+        ] {
+            let belief = Gamma::new(shape, per).unwrap();
+            for t in [1e-4, 0.01, 0.011, 0.1, 1.0, 30.0] {
+                // Simpson's rule on ∫ S and ∫ s·S.
+                let fresh = |s: f64| (per / (per + s)).powf(shape);
+                let n = 4000;
+                let step = t / f64::from(n);
+                let simpson = |f: &dyn Fn(f64) -> f64| -> f64 {
+                    (0..=n)
+                        .map(|i| {
+                            let weight = if i == 0 || i == n {
+                                1.0
+                            } else if i % 2 == 1 {
+                                4.0
+                            } else {
+                                2.0
+                            };
+                            weight * f(f64::from(i) * step) * step / 3.0
+                        })
+                        .sum()
+                };
+                // Of the chance to be stale, which does not cancel.
+                let freshness = simpson(&|s| fresh(s) - fresh(t));
+                let age = simpson(&|s| s * -((per / (per + s)).ln() * shape).exp_m1());
+                let blend = Blend {
+                    freshness: 2.0,
+                    age: 3.0,
+                };
+                let (value, slope) = blended_value(belief, blend, t);
+                let expected = 2.0 * freshness + 3.0 * age;
+                assert!(
+                    (value / expected - 1.0).abs() < 1e-6,
+                    "{shape} {per} {t}: {value} {expected}"
+                );
+                let (later, _) = blended_value(belief, blend, t * 1.001);
+                let rise = (later - value) / (t * 0.001);
+                assert!((slope / rise - 1.0).abs() < 2e-3, "{shape} {per} {t}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_blend_reaches_what_is_wanted_or_the_longest() {
+        let blend = Blend {
+            freshness: 1.0,
+            age: 0.001,
+        };
+        for (shape, per) in [(0.3, 20.0), (1.0, 1.0), (50.0, 5.0)] {
+            let belief = Gamma::new(shape, per).unwrap();
+            for wanted in [1e-6, 0.01, 1.0, 40.0] {
+                let t = blended_value_reaches(belief, blend, wanted, (30.0, 1e6));
+                let (value, _) = blended_value(belief, blend, t);
+                assert!((value / wanted - 1.0).abs() < 2e-3, "{shape} {wanted}");
+            }
+            assert_eq!(
+                blended_value_reaches(belief, blend, f64::INFINITY, (30.0, 60.0)),
+                60.0
+            );
         }
     }
 }

@@ -22,7 +22,13 @@ fn history(sites: &str, pages: &str, changes: &str) -> Place {
 
 fn rates() -> Place {
     let rows: String = (0..200)
-        .map(|row| format!("e{row},{},{}\n", 0.05 * f64::from(1 + row % 40), 1 + row % 3))
+        .map(|row| {
+            format!(
+                "e{row},{},{}\n",
+                0.05 * f64::from(1 + row % 40),
+                1 + row % 3
+            )
+        })
         .collect();
     Place::with("rates.csv", format!("id,rate_per_day,weight\n{rows}"))
 }
@@ -152,7 +158,12 @@ fn malformed_histories_are_errors_with_file_and_line() {
         &change("10,6\n10,30\n10,29"),
         &["h/changes.csv", "line 4", "29 after 30"],
     );
-    refuse(SITES, PAGES, &change("10,6\n10,6"), &["line 3", "6 after 6"]);
+    refuse(
+        SITES,
+        PAGES,
+        &change("10,6\n10,6"),
+        &["line 3", "6 after 6"],
+    );
     refuse(
         SITES,
         PAGES,
@@ -171,16 +182,31 @@ fn malformed_histories_are_errors_with_file_and_line() {
         &change("12,73"),
         &["line 2", "after the page was deleted"],
     );
-    refuse(SITES, PAGES, &change("10,-1"), &["line 2", "hour is \"-1\""]);
+    refuse(
+        SITES,
+        PAGES,
+        &change("10,-1"),
+        &["line 2", "hour is \"-1\""],
+    );
     refuse(
         SITES,
         &page("14,2,q,50,40,0"),
         CHANGES,
         &["h/pages.csv", "line 6", "deleted_h is 40", "created_h"],
     );
-    refuse(SITES, &page("14,7,q,-1,,0"), CHANGES, &["line 6", "no site \"7\""]);
+    refuse(
+        SITES,
+        &page("14,7,q,-1,,0"),
+        CHANGES,
+        &["line 6", "no site \"7\""],
+    );
     refuse(SITES, &page("10,1,q,-1,,0"), CHANGES, &["line 6", "\"10\""]);
-    refuse(SITES, &page("14,1,q,-2,,0"), CHANGES, &["line 6", "created_h"]);
+    refuse(
+        SITES,
+        &page("14,1,q,-2,,0"),
+        CHANGES,
+        &["line 6", "created_h"],
+    );
     refuse(
         "site_id\n1\n2\n3\n",
         PAGES,
@@ -188,7 +214,12 @@ fn malformed_histories_are_errors_with_file_and_line() {
         &["site \"3\"", "line 4", "no pages"],
     );
     refuse("site_id\n", PAGES, CHANGES, &["h/sites.csv", "no sites"]);
-    refuse(SITES, "page_id,site_id\n", CHANGES, &["h/pages.csv", "no column"]);
+    refuse(
+        SITES,
+        "page_id,site_id\n",
+        CHANGES,
+        &["h/pages.csv", "no column"],
+    );
 }
 
 #[test]
@@ -202,7 +233,9 @@ fn a_truncated_gzip_is_an_error() {
     let place = place.and("h/changes.csv.gz", &whole);
     place.run(line).ok();
     let place = place.and("h/changes.csv.gz", &whole[..whole.len() - 9]);
-    place.run(line).failed(2, &["h/changes.csv.gz", "cut short"]);
+    place
+        .run(line)
+        .failed(2, &["h/changes.csv.gz", "cut short"]);
 }
 
 #[test]
@@ -229,18 +262,42 @@ fn a_count_that_does_not_fit_is_a_warning() {
 fn options_that_make_no_sense_together_are_refused_with_a_hint() {
     let place = rates().and("world.toml", "");
     for (words, what) in [
-        ("--rates rates.csv --world world.toml --policy uniform", "cannot be used with"),
-        ("--rates rates.csv --policy uniform --pages alive", "--pages"),
+        (
+            "--rates rates.csv --world world.toml --policy uniform",
+            "cannot be used with",
+        ),
+        (
+            "--rates rates.csv --policy uniform --pages alive",
+            "--pages",
+        ),
         ("--rates rates.csv --policy uniform,uniform", "twice"),
-        ("--rates rates.csv --policy learned --order random", "--order"),
+        (
+            "--rates rates.csv --policy learned --order random",
+            "--order",
+        ),
         ("--rates rates.csv --policy uniform --cycle 30d", "--cycle"),
         ("--rates rates.csv --policy uniform --step 5", "--step"),
         ("--rates rates.csv --policy uniform --share 5%", "--share"),
-        ("--rates rates.csv --policy uniform --hints 70%,60%,1h", "--hints"),
-        ("--rates rates.csv --policy learned --hints 0,60%,1h", "precision"),
-        ("--rates rates.csv --policy uniform --max-interval 0d", "--max-interval"),
-        ("--rates rates.csv --policy oracle --max-interval 30d", "--max-interval"),
-        ("--rates rates.csv --policy uniform --warmup 500d", "warm-up"),
+        (
+            "--rates rates.csv --policy uniform --hints 70%,60%,1h",
+            "--hints",
+        ),
+        (
+            "--rates rates.csv --policy learned --hints 0,60%,1h",
+            "precision",
+        ),
+        (
+            "--rates rates.csv --policy uniform --max-interval 0d",
+            "--max-interval",
+        ),
+        (
+            "--rates rates.csv --policy oracle --max-interval 30d",
+            "--max-interval",
+        ),
+        (
+            "--rates rates.csv --policy uniform --warmup 500d",
+            "warm-up",
+        ),
         ("--rates rates.csv --policy uniform --span 0d", "--span"),
         ("--rates rates.csv --policy nonesuch", "nonesuch"),
         ("--policy uniform", "required"),

@@ -71,28 +71,7 @@ impl Bayes {
             shape = a0 + (shape - a0) * kept;
             per = b0 + (per - b0) * kept;
         }
-        match observation.outcome {
-            Outcome::Unchanged => per += days,
-            Outcome::Changed { age: Some(age) } => {
-                shape += 1.0;
-                per += quiet_days(observation, age.0);
-            }
-            Outcome::Changed { age: None } => {
-                // With L = ln(1 + I/b) and Eₖ = 1 − e^(−(a+k)L), mean and second
-                // moment are a/b·E₁/E₀ and a(a+1)/b²·E₂/E₀: quotients of numbers
-                // that keep their digits however short the interval.
-                let length = (days / per).ln_1p();
-                let fall = |k: f64| -(-(shape + k) * length).exp_m1();
-                let (e0, e1, e2) = (fall(0.0), fall(1.0), fall(2.0));
-                let mean = shape / per * e1 / e0;
-                let relative_variance = (shape + 1.0) / shape * (e2 / e1) * (e0 / e1) - 1.0;
-                // Rounding could take it below what a whole change leaves.
-                let relative_variance = relative_variance.max(1.0 / (shape + 1.0));
-                shape = 1.0 / relative_variance;
-                per = shape / mean;
-            }
-        }
-        Gamma { shape, per }
+        updated(Gamma { shape, per }, days, observation.outcome)
     }
 
     /// What is believed after these polls.
@@ -100,6 +79,51 @@ impl Bayes {
         let update = |belief, poll| self.update(belief, poll);
         observations.iter().fold(self.prior.0, update)
     }
+}
+
+/// The belief after a poll that came so many days after the last, without
+/// forgetting: see [`Bayes::update`].
+pub(crate) fn updated(belief: Gamma, days: f64, outcome: Outcome) -> Gamma {
+    let Gamma { mut shape, mut per } = belief;
+    match outcome {
+        Outcome::Unchanged => per += days,
+        Outcome::Changed { age: Some(age) } => {
+            shape += 1.0;
+            per += quiet_days(days, age.0);
+        }
+        Outcome::Changed { age: None } => {
+            // With L = ln(1 + I/b) and Eₖ = 1 − e^(−(a+k)L), mean and second
+            // moment are a/b·E₁/E₀ and a(a+1)/b²·E₂/E₀: quotients of numbers
+            // that keep their digits however short the interval.
+            let length = (days / per).ln_1p();
+            let fall = |k: f64| -(-(shape + k) * length).exp_m1();
+            let (e0, e1, e2) = (fall(0.0), fall(1.0), fall(2.0));
+            let mean = shape / per * e1 / e0;
+            let relative_variance = (shape + 1.0) / shape * (e2 / e1) * (e0 / e1) - 1.0;
+            // Rounding could take it below what a whole change leaves.
+            let relative_variance = relative_variance.max(1.0 / (shape + 1.0));
+            shape = 1.0 / relative_variance;
+            per = shape / mean;
+        }
+    }
+    Gamma { shape, per }
+}
+
+pub(crate) fn projected(belief: Gamma, days: f64, outcome: Outcome) -> Gamma {
+    if let Outcome::Changed { age: None } = outcome {
+        let Gamma { shape, per } = belief;
+        let length = (days / per).ln_1p();
+        let fall = |k: f64| -(-(shape + k) * length).exp_m1();
+        let (e0, e1) = (fall(0.0), fall(1.0));
+        let mean = shape / per * e1 / e0;
+        let gap = shape.ln() - digamma(shape) + (e1 / e0).ln() - (1.0 - e0) * length / e0;
+        let shape = shape_for(gap);
+        return Gamma {
+            shape,
+            per: shape / mean,
+        };
+    }
+    updated(belief, days, outcome)
 }
 
 impl Estimator for Bayes {

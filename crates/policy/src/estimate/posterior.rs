@@ -43,8 +43,8 @@ pub(super) struct After {
 const YOUNGEST: f64 = 0.5 / 86_400.0;
 
 /// Days without a change after one that is known to be of this age.
-pub(super) fn quiet_days(poll: &Observation, age: f64) -> f64 {
-    age.max(YOUNGEST).min(poll.elapsed.0)
+pub(super) fn quiet_days(elapsed: f64, age: f64) -> f64 {
+    age.max(YOUNGEST).min(elapsed)
 }
 
 impl Evidence {
@@ -67,7 +67,7 @@ impl Evidence {
                 Outcome::Changed { age: Some(age) } => {
                     evidence.n_changes += 1.0;
                     evidence.n_aged += 1.0;
-                    evidence.quiet += quiet_days(poll, age.0);
+                    evidence.quiet += quiet_days(poll.elapsed.0, age.0);
                 }
                 Outcome::Changed { age: None } => {
                     evidence.n_changes += 1.0;

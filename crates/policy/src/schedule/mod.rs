@@ -15,6 +15,7 @@
 //! - *sampled*: the batches of the sampling paper, at the end of every cycle.
 
 mod due;
+mod learned;
 mod limits;
 mod paced;
 mod planned;
@@ -25,6 +26,7 @@ use crate::in_use::InUse;
 use crate::plan::{Rule, RulePolicy};
 use crate::sample::{self, Sampler, Sampling};
 use crate::{Budget, Element, ElementId, Frequency, Groups, Order, Outcome, Rate, Span, Time};
+use learned::Learned;
 use paced::{Habits, Paced, Queue};
 use planned::Planned;
 
@@ -40,6 +42,8 @@ pub enum Choice {
         /// How often each element changes, by its number.
         rates: Vec<Rate>,
     },
+    /// By what polls are worth, as far as is known.
+    Learned,
     /// By the rules of a scheduler in use.
     InUse(InUse),
     /// In batches, by sampling.
@@ -113,6 +117,11 @@ impl Scheduler {
                     (now, rng),
                 );
                 Mode::Planned(Box::new(planned))
+            }
+            Choice::Learned => {
+                let learned = Learned::new(&terms, &groups, elements, now);
+                let paced = Paced::new(Queue::Learned(learned), &terms, elements, now);
+                Mode::Paced(Box::new(paced))
             }
             Choice::InUse(rule) => {
                 let habits = Habits::new(rule, &terms, elements, now);
@@ -214,7 +223,8 @@ impl Scheduler {
     pub fn price(&self) -> Option<f64> {
         match &self.mode {
             Mode::Planned(planned) => planned.price(),
-            Mode::Paced(_) | Mode::Sampled(_) => None,
+            Mode::Paced(paced) => paced.price(),
+            Mode::Sampled(_) => None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::Terms;
 use super::due::DueQueue;
+use super::learned::Learned;
 use super::limits::Limits;
 use crate::in_use::{InUse, Memory};
 use crate::{Element, ElementId, Elements, Groups, Outcome, Span, Time};
@@ -22,6 +23,7 @@ pub(super) struct Paced {
 #[derive(Debug)]
 pub(super) enum Queue {
     InUse(Habits),
+    Learned(Learned),
 }
 
 /// When the budget allows the next poll.
@@ -62,8 +64,8 @@ impl Paced {
         self.set(id, element);
         match &mut self.queue {
             Queue::InUse(habits) => habits.add(id, now),
+            Queue::Learned(learned) => learned.add(id, element, groups, now),
         }
-        let _ = groups;
     }
 
     pub(super) fn remove(&mut self, id: ElementId) {
@@ -72,12 +74,14 @@ impl Paced {
         }
         match &mut self.queue {
             Queue::InUse(habits) => habits.queue.take_out(id.0),
+            Queue::Learned(learned) => learned.remove(id, self.elements.get(id).cost.0),
         }
     }
 
     pub(super) fn wake_at(&mut self) -> Time {
         let is_empty = match &mut self.queue {
             Queue::InUse(habits) => habits.queue.len() == 0,
+            Queue::Learned(learned) => learned.is_empty(),
         };
         let free_at = if is_empty {
             self.limits.wake_at()
@@ -95,6 +99,7 @@ impl Paced {
             let held = self.limits.first(now.0);
             let queued = match &mut self.queue {
                 Queue::InUse(habits) => habits.queue.first(),
+                Queue::Learned(learned) => learned.first(&self.elements, now),
             };
             let id = match (held, queued) {
                 (None, None) => return None,
@@ -109,8 +114,9 @@ impl Paced {
                 (_, None) => return None,
                 (_, Some((due, index))) => {
                     match &mut self.queue {
-                        Queue::InUse(habits) => habits.queue.pop(),
-                    };
+                        Queue::InUse(habits) => habits.queue.take_out(index),
+                        Queue::Learned(learned) => learned.take(index),
+                    }
                     let id = ElementId(index);
                     let element = self.elements.get(id);
                     let group = element.group.map(|group| groups.outermost(group));
@@ -135,12 +141,23 @@ impl Paced {
         }
         match &mut self.queue {
             Queue::InUse(habits) => habits.observe(id, outcome, now),
+            Queue::Learned(learned) => {
+                learned.observe(id, self.elements.get(id), outcome, now);
+            }
+        }
+    }
+
+    pub(super) fn price(&self) -> Option<f64> {
+        match &self.queue {
+            Queue::InUse(_) => None,
+            Queue::Learned(learned) => Some(learned.price()),
         }
     }
 
     pub(super) fn due_at(&self, id: ElementId) -> Option<Time> {
         match &self.queue {
             Queue::InUse(habits) => habits.queue.due(id.0).map(Time),
+            Queue::Learned(learned) => learned.due_at(id).map(Time),
         }
     }
 

@@ -1,0 +1,484 @@
+//! springtide's own policy: nothing is known at the start, and every poll teaches.
+//!
+//! What is believed of an element's rate is a gamma distribution. It begins as what
+//! is usual in its group (host, directory, …), and every poll moves it. Polling the
+//! element is worth what [`value`](crate::value) says for such a belief, a little of
+//! it for age, so that nobody is given up for good. It is due when that reaches the
+//! price, and the price is what polls have been worth of late: the earliest due is
+//! polled as often as the budget allows, and if what is polled is worth less than
+//! it was, the price falls.
+//!
+//! Groups keep clocks of their own, and members' times are on them: see [`Clock`](clock::Clock).
+
+mod clock;
+mod tree;
+
+use tree::{NodeId, Path, ROOT, Tree};
+
+use std::collections::VecDeque;
+
+use super::Terms;
+use crate::estimate::updated;
+use crate::value::{Blend, blended_value, blended_value_reaches};
+use crate::{Element, ElementId, Elements, Gamma, GroupId, Groups, Outcome, Time};
+
+/// How many changes a group must have shown for its own rate to count as much as
+/// that of the group around it.
+const RATE_CHANGES: f64 = 3.0;
+/// The changes that the usual rate of a group counts for in one of its elements: the
+/// shape of the belief that an element begins with. Below one, since most elements
+/// change less than the mean.
+const PRIOR_CHANGES: f64 = 0.6;
+/// A change seen after a long interval may have been many; it counts as no more
+/// than this for what is usual in the group.
+const MOST_CHANGES: f64 = 5.0;
+/// How long half of what was seen of an element counts, in days.
+const HALF_LIFE: f64 = 365.0;
+/// What a mean interval less of age is worth, beside a day of freshness.
+const AGE_SHARE: f64 = 0.02;
+/// The price is a mean over the last polls: so many in a round of all elements.
+const PRICES_PER_ROUND: f64 = 10.0;
+/// The price moves by no more than this factor's logarithm for one poll.
+const MOST_SURPRISE: f64 = 2.0;
+/// An element due later than this many mean intervals is looked at again by then:
+/// the price may have fallen.
+const LOOK_AGAIN: f64 = 0.5;
+/// So many in a row are looked at again before the next is simply polled.
+const MOST_LOOKS: usize = 200;
+/// The shortest interval, in days: a tenth of a millisecond.
+const SHORTEST: f64 = 1e-9;
+
+#[derive(Debug)]
+pub(super) struct Learned {
+    tree: Tree,
+    members: Vec<Member>,
+    /// The node of each group.
+    nodes: Vec<NodeId>,
+    /// The logarithm of the price.
+    log_price: f64,
+    budget: f64,
+    n_members: usize,
+    total_cost: f64,
+    /// The element that was given out last, while its entry is still in the tree.
+    taken: Option<u32>,
+    deadlines: Option<Deadlines>,
+}
+
+/// What is known of an element.
+#[derive(Debug, Clone, Copy)]
+struct Member {
+    /// What its polls add to the belief that it began with, in changes and days of
+    /// its leaf's clock.
+    changes: f32,
+    days: f32,
+    /// When it was last polled, on its leaf's clock and by time itself.
+    polled: f64,
+    polled_at: f64,
+    /// When it is due on its leaf's clock; not a number while it is not waiting.
+    key: f64,
+    leaf: NodeId,
+    is_here: bool,
+    /// Due only to be looked at again.
+    is_look: bool,
+}
+
+impl Member {
+    const NONE: Self = Self {
+        changes: 0.0,
+        days: 0.0,
+        polled: 0.0,
+        polled_at: 0.0,
+        key: f64::NAN,
+        leaf: ROOT,
+        is_here: false,
+        is_look: false,
+    };
+}
+
+/// Elements in the order of their last polls, which is that of the times by which
+/// they must be polled again.
+#[derive(Debug)]
+struct Deadlines {
+    longest: f64,
+    queue: VecDeque<(f64, u32)>,
+}
+
+/// What is believed of an element now.
+struct Standing {
+    prior: Gamma,
+    belief: Gamma,
+    /// How long ago its last poll was, on its leaf's clock.
+    interval: f64,
+}
+
+impl Learned {
+    pub(super) fn new(
+        terms: &Terms,
+        groups: &Groups,
+        elements: &[(ElementId, Element)],
+        now: Time,
+    ) -> Self {
+        let total_cost: f64 = elements.iter().map(|(_, element)| element.cost.0).sum();
+        let mut learned = Self {
+            tree: Tree::new(1.0, now.0),
+            members: vec![Member::NONE; elements.len()],
+            nodes: Vec::new(),
+            log_price: 0.0,
+            budget: terms.budget.as_per_day(),
+            n_members: 0,
+            total_cost,
+            taken: None,
+            deadlines: terms.max_interval.map(|longest| Deadlines {
+                longest: longest.0,
+                queue: VecDeque::with_capacity(elements.len()),
+            }),
+        };
+        learned.make_nodes(groups, elements);
+        let mean_interval = learned.mean_interval();
+        learned.log_price = learned.first_price(elements, mean_interval);
+
+        // Evenly phased within each leaf, and leaf against leaf: multiples of the
+        // golden ratio and of another such number.
+        let mut n_in_leaf = vec![0_u32; learned.tree.nodes.len()];
+        for &(id, element) in elements {
+            let leaf = learned.enter(id, element, now);
+            let count = &mut n_in_leaf[leaf as usize];
+            *count += 1;
+            let phase =
+                f64::from(*count) * 0.618_033_988_749_895 + f64::from(leaf) * 0.754_877_666_246_693;
+            let member = &mut learned.members[id.index()];
+            member.key = now.0 + phase.fract() * mean_interval;
+            let (key, path) = (member.key, learned.tree.path(leaf));
+            learned.tree.put(&path, id.0, key);
+        }
+        if let Some(deadlines) = &mut learned.deadlines {
+            let mut first: Vec<_> = elements
+                .iter()
+                .map(|(id, _)| (learned.members[id.index()].key, id.0))
+                .collect();
+            first.sort_by(|a, b| a.0.total_cmp(&b.0));
+            deadlines
+                .queue
+                .extend(first.iter().map(|&(_, index)| (now.0, index)));
+        }
+        learned
+    }
+
+    pub(super) fn add(&mut self, id: ElementId, element: Element, groups: &Groups, now: Time) {
+        self.set_aside();
+        if let Some(group) = element.group {
+            self.node_of(groups, group);
+        }
+        self.total_cost += element.cost.0;
+        let leaf = self.enter(id, element, now);
+        let path = self.tree.path(leaf);
+        self.wind(&path, now.0);
+        let member = &mut self.members[id.index()];
+        member.polled = self.tree.nodes[leaf as usize].clock.shows;
+        member.polled_at = now.0;
+        if let Some(deadlines) = &mut self.deadlines {
+            deadlines.queue.push_back((now.0, id.0));
+        }
+        let standing = self.standing(id.0, now.0);
+        self.wait(id.0, &path, &standing, worth(element));
+    }
+
+    pub(super) fn remove(&mut self, id: ElementId, cost: f64) {
+        self.set_aside();
+        if let Some(member) = self.members.get_mut(id.index())
+            && member.is_here
+        {
+            *member = Member::NONE;
+            self.n_members -= 1;
+            self.total_cost -= cost;
+        }
+    }
+
+    /// The element to poll next, and when it is due; it may not be due yet.
+    pub(super) fn first(&mut self, elements: &Elements, now: Time) -> Option<(f64, u32)> {
+        self.set_aside();
+        let mean_gap = 1.0 / self.budget;
+        if let Some(Deadlines { longest, queue }) = &mut self.deadlines {
+            while let Some(&(polled_at, index)) = queue.front() {
+                let member = &self.members[index as usize];
+                if !member.is_here || member.key.is_nan() || member.polled_at != polled_at {
+                    queue.pop_front();
+                } else if polled_at + *longest <= now.0 + mean_gap {
+                    return Some((polled_at + *longest, index));
+                } else {
+                    break;
+                }
+            }
+        }
+        for _ in 0..MOST_LOOKS {
+            let (due, index) = self.first_in_tree()?;
+            if !self.members[index as usize].is_look {
+                return Some((due, index));
+            }
+            let path = self.tree.path(self.members[index as usize].leaf);
+            self.wind(&path, now.0);
+            let standing = self.standing(index, now.0);
+            let worth = worth(elements.get(ElementId(index)));
+            let (value, _) = blended_value(standing.belief, self.blend(), standing.interval);
+            if (worth * value).ln() >= self.log_price {
+                return Some((due, index));
+            }
+            self.wait(index, &path, &standing, worth);
+        }
+        self.first_in_tree()
+    }
+
+    /// Gives out the element that [`first`](Self::first) named.
+    pub(super) fn take(&mut self, index: u32) {
+        self.taken = Some(index);
+    }
+
+    pub(super) fn observe(&mut self, id: ElementId, element: Element, outcome: Outcome, now: Time) {
+        let index = id.0;
+        if self.taken == Some(index) {
+            self.taken = None;
+        } else {
+            self.set_aside();
+        }
+        let path = self.tree.path(self.members[id.index()].leaf);
+        self.wind(&path, now.0);
+        let standing = self.standing(index, now.0);
+        let worth = worth(element);
+        self.note_price(&standing, worth);
+
+        let Standing {
+            prior,
+            belief,
+            interval,
+        } = standing;
+        let changed = matches!(outcome, Outcome::Changed { .. });
+        let chance = -(-belief.shape * (interval / belief.per).ln_1p()).exp_m1();
+        // An element's own change is no news of its group if it was to be expected.
+        let mut expected = chance;
+        for (depth, &node) in path.iter().enumerate() {
+            let node = &mut self.tree.nodes[node as usize];
+            if changed {
+                let likely = belief.mean() * interval / chance.max(1e-12);
+                node.changes += likely.min(MOST_CHANGES);
+            }
+            node.days += interval;
+            if depth > 0 {
+                node.clock.observe(changed, expected);
+                expected *= node.clock.speed();
+            }
+        }
+        let member = &mut self.members[id.index()];
+        let elapsed = (now.0 - member.polled_at).max(SHORTEST);
+        let outcome = match outcome {
+            // Ages are in days, intervals in the time of the leaf's clock.
+            Outcome::Changed { age: Some(age) } => Outcome::Changed {
+                age: Some(crate::Span(age.0 * interval / elapsed)),
+            },
+            other => other,
+        };
+        let belief = crate::estimate::projected(belief, interval, outcome);
+        member.changes = (belief.shape - prior.shape).max(0.0) as f32;
+        member.days = (belief.per - prior.per).max(0.0) as f32;
+        member.polled_at = now.0;
+        let leaf = path[path.len() - 1];
+        member.polled = self.tree.nodes[leaf as usize].clock.shows;
+        if let Some(deadlines) = &mut self.deadlines {
+            deadlines.queue.push_back((now.0, index));
+        }
+        let standing = self.standing(index, now.0);
+        self.wait(index, &path, &standing, worth);
+    }
+
+    pub(super) fn price(&self) -> f64 {
+        self.log_price.exp()
+    }
+
+    /// When an element is due, if nothing more is seen.
+    pub(super) fn due_at(&self, id: ElementId) -> Option<f64> {
+        let member = self.members.get(id.index())?;
+        if member.key.is_nan() {
+            return None;
+        }
+        let path = self.tree.path(member.leaf);
+        let due = path[1..].iter().rev().fold(member.key, |key, &node| {
+            self.tree.nodes[node as usize].clock.when(key)
+        });
+        Some(due)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.n_members == 0
+    }
+
+    fn first_in_tree(&mut self) -> Option<(f64, u32)> {
+        let members = &self.members;
+        self.tree
+            .first(|index, key| members[index as usize].key.to_bits() == key.to_bits())
+    }
+
+    /// Notes that the element given out last is not waiting, before anything else
+    /// is done to the tree.
+    fn set_aside(&mut self) {
+        if let Some(index) = self.taken.take() {
+            self.members[index as usize].key = f64::NAN;
+        }
+    }
+
+    /// A node for every group with elements of its own or with more than one group
+    /// inside; one that holds the same elements as the group around it would count
+    /// what they show twice.
+    fn make_nodes(&mut self, groups: &Groups, elements: &[(ElementId, Element)]) {
+        let mut n_inside = vec![0_u32; groups.len()];
+        for group in elements.iter().filter_map(|(_, element)| element.group) {
+            for around in groups.path(group) {
+                n_inside[around.number() as usize] += 1;
+            }
+        }
+        self.nodes = vec![NodeId::MAX; groups.len()];
+        // A group comes after the one that it is in.
+        for number in 0..groups.len() as u32 {
+            let group = GroupId::new(number).expect("a group that there is");
+            let n = n_inside[number as usize];
+            if n == 0 {
+                continue;
+            }
+            self.nodes[number as usize] = match groups.parent(group) {
+                None => self.tree.add(ROOT),
+                Some(parent) => {
+                    let around = self.nodes[parent.number() as usize];
+                    if n_inside[parent.number() as usize] == n {
+                        around
+                    } else {
+                        self.tree.add(around)
+                    }
+                }
+            };
+        }
+    }
+
+    /// The node of a group, made now if it has none.
+    fn node_of(&mut self, groups: &Groups, group: GroupId) -> NodeId {
+        let number = group.number() as usize;
+        if number >= self.nodes.len() {
+            self.nodes.resize(number + 1, NodeId::MAX);
+        }
+        if self.nodes[number] == NodeId::MAX {
+            let around = match groups.parent(group) {
+                Some(parent) => self.node_of(groups, parent),
+                None => ROOT,
+            };
+            self.nodes[number] = self.tree.add(around);
+        }
+        self.nodes[number]
+    }
+
+    /// Makes room for an element; says which leaf it is in.
+    fn enter(&mut self, id: ElementId, element: Element, now: Time) -> NodeId {
+        let leaf = match element.group {
+            Some(group) => self.nodes[group.number() as usize],
+            None => ROOT,
+        };
+        if id.index() >= self.members.len() {
+            self.members.resize(id.index() + 1, Member::NONE);
+        }
+        self.members[id.index()] = Member {
+            polled: now.0,
+            polled_at: now.0,
+            leaf,
+            is_here: true,
+            ..Member::NONE
+        };
+        self.n_members += 1;
+        leaf
+    }
+
+    /// Days between two polls of an element if all were polled alike.
+    fn mean_interval(&self) -> f64 {
+        self.total_cost / self.budget
+    }
+
+    fn blend(&self) -> Blend {
+        Blend {
+            freshness: 1.0,
+            age: AGE_SHARE / self.mean_interval(),
+        }
+    }
+
+    /// What polls would be worth if all elements were of the mean weight, and
+    /// changed once in a mean interval.
+    fn first_price(&self, elements: &[(ElementId, Element)], mean_interval: f64) -> f64 {
+        let prior = Gamma {
+            shape: PRIOR_CHANGES,
+            per: PRIOR_CHANGES * mean_interval,
+        };
+        let (value, _) = blended_value(prior, self.blend(), mean_interval);
+        let total: f64 = elements.iter().map(|&(_, element)| worth(element)).sum();
+        (value * total / elements.len() as f64).ln()
+    }
+
+    /// Lets the clocks of a path run until now, and brings the rates that are
+    /// usual there up to date.
+    fn wind(&mut self, path: &Path, now: f64) {
+        let mut outer = now;
+        let mut usual = 1.0 / self.mean_interval();
+        for &node in path.iter() {
+            let node = &mut self.tree.nodes[node as usize];
+            node.clock.run_to(outer);
+            outer = node.clock.shows;
+            node.rate = (node.changes + RATE_CHANGES) / (node.days + RATE_CHANGES / usual);
+            usual = node.rate;
+        }
+    }
+
+    /// What is believed of an element whose path was [wound](Self::wind).
+    fn standing(&self, index: u32, now: f64) -> Standing {
+        let member = &self.members[index as usize];
+        let leaf = &self.tree.nodes[member.leaf as usize];
+        let prior = Gamma {
+            shape: PRIOR_CHANGES,
+            per: PRIOR_CHANGES / leaf.rate,
+        };
+        let kept = (-(now - member.polled_at) / HALF_LIFE).exp2();
+        Standing {
+            prior,
+            belief: Gamma {
+                shape: prior.shape + f64::from(member.changes) * kept,
+                per: prior.per + f64::from(member.days) * kept,
+            },
+            interval: (leaf.clock.shows - member.polled).max(SHORTEST),
+        }
+    }
+
+    /// Puts an element where it is due, or where it is to be looked at again.
+    fn wait(&mut self, index: u32, path: &Path, standing: &Standing, worth: f64) {
+        let mean_interval = self.mean_interval();
+        let waited = standing.interval;
+        let longest = LOOK_AGAIN * mean_interval + waited;
+        let interval = blended_value_reaches(
+            standing.belief,
+            self.blend(),
+            self.log_price.exp() / worth,
+            ((mean_interval + waited).min(longest), longest),
+        );
+        let leaf = path[path.len() - 1];
+        let member = &mut self.members[index as usize];
+        member.is_look = interval >= longest;
+        member.key = self.tree.nodes[leaf as usize].clock.shows + interval - waited;
+        let key = member.key;
+        self.tree.put(path, index, key);
+    }
+
+    fn note_price(&mut self, standing: &Standing, worth: f64) {
+        let (value, _) = blended_value(standing.belief, self.blend(), standing.interval);
+        let surprise = (worth * value).ln() - self.log_price;
+        let share = (PRICES_PER_ROUND / self.n_members as f64).min(0.5);
+        if worth > 0.0 {
+            self.log_price += share * surprise.clamp(-MOST_SURPRISE, MOST_SURPRISE);
+        }
+    }
+}
+
+/// What an element's freshness is worth per cost of a poll.
+fn worth(element: Element) -> f64 {
+    element.weight.0 / element.cost.0
+}

@@ -1,0 +1,221 @@
+//! Who is due next, in a tree of groups that each keep their own time.
+
+use super::super::due::Key;
+use super::clock::Clock;
+
+/// The number of a node; the outermost is the root.
+pub(super) type NodeId = u32;
+pub(super) const ROOT: NodeId = 0;
+/// Marks the entry of a node among those of elements.
+const NODE: u32 = 1 << 31;
+/// A node deeper than this counts as the one that it is in.
+pub(super) const DEEPEST: usize = 12;
+
+/// Groups inside groups. Each has a clock and a heap of what is in it, elements and
+/// groups, by when it is due on that clock. An entry that no longer holds stays
+/// until it comes to the top.
+#[derive(Debug)]
+pub(super) struct Tree {
+    pub(super) nodes: Vec<Node>,
+}
+
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) parent: NodeId,
+    pub(super) clock: Clock,
+    /// Changes and days seen in it, and the rate that they, and the node around
+    /// it, suggest for an element.
+    pub(super) changes: f64,
+    pub(super) days: f64,
+    pub(super) rate: f64,
+    /// Where it is in its parent's heap.
+    position: u32,
+    depth: u8,
+    heap: Vec<(f64, u32)>,
+}
+
+/// The nodes around an element, from the root inwards.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Path {
+    nodes: [NodeId; DEEPEST + 1],
+    len: usize,
+}
+
+impl std::ops::Deref for Path {
+    type Target = [NodeId];
+
+    fn deref(&self) -> &[NodeId] {
+        &self.nodes[..self.len]
+    }
+}
+
+impl Tree {
+    pub(super) fn new(rate: f64, now: f64) -> Self {
+        let root = Node {
+            parent: ROOT,
+            clock: Clock::new(now),
+            changes: 0.0,
+            days: 0.0,
+            rate,
+            position: 0,
+            depth: 0,
+            heap: Vec::new(),
+        };
+        Self { nodes: vec![root] }
+    }
+
+    /// A new node with nothing in it, or the parent if that is as deep as can be.
+    pub(super) fn add(&mut self, parent: NodeId) -> NodeId {
+        let around = &self.nodes[parent as usize];
+        if usize::from(around.depth) == DEEPEST {
+            return parent;
+        }
+        let id = self.nodes.len() as NodeId;
+        let node = Node {
+            parent,
+            clock: Clock::new(around.clock.shows),
+            changes: 0.0,
+            days: 0.0,
+            rate: around.rate,
+            position: around.heap.len() as u32,
+            depth: around.depth + 1,
+            heap: Vec::new(),
+        };
+        self.nodes.push(node);
+        self.push(parent, f64::INFINITY, id | NODE);
+        id
+    }
+
+    pub(super) fn path(&self, leaf: NodeId) -> Path {
+        let len = usize::from(self.nodes[leaf as usize].depth) + 1;
+        let mut nodes = [ROOT; DEEPEST + 1];
+        let mut node = leaf;
+        for place in nodes[..len].iter_mut().rev() {
+            *place = node;
+            node = self.nodes[node as usize].parent;
+        }
+        Path { nodes, len }
+    }
+
+    /// The element that is due first, and when; `holds` says which entries still
+    /// do.
+    pub(super) fn first(&mut self, holds: impl Fn(u32, f64) -> bool) -> Option<(f64, u32)> {
+        let mut node = ROOT;
+        loop {
+            match self.nodes[node as usize].heap.first() {
+                Some(&(due, _)) if due == f64::INFINITY && node == ROOT => return None,
+                Some(&(_, entry)) if entry & NODE != 0 => node = entry & !NODE,
+                Some(&(key, index)) if holds(index, key) => {
+                    let (due, _) = self.nodes[ROOT as usize].heap[0];
+                    return Some((due, index));
+                }
+                Some(_) => {
+                    self.pop(node);
+                    self.tell(node);
+                    node = ROOT;
+                }
+                None if node == ROOT => return None,
+                None => {
+                    // A group that was thought to have someone due.
+                    self.tell(node);
+                    node = ROOT;
+                }
+            }
+        }
+    }
+
+    /// An element is due at this time of its leaf's clock.
+    pub(super) fn put(&mut self, path: &Path, index: u32, key: f64) {
+        let leaf = path[path.len() - 1];
+        let heap = &self.nodes[leaf as usize].heap;
+        if heap.first().is_some_and(|&(_, first)| first == index) {
+            self.sink(leaf, 0, (key, index));
+        } else {
+            self.push(leaf, key, index);
+        }
+        self.tell(leaf);
+    }
+
+    /// Moves a node, and those around it, to where their first members now put
+    /// them.
+    fn tell(&mut self, node: NodeId) {
+        let mut node = node;
+        while node != ROOT {
+            let Node {
+                parent,
+                clock,
+                position,
+                heap,
+                ..
+            } = &self.nodes[node as usize];
+            let (parent, position) = (*parent, *position as usize);
+            let due = heap
+                .first()
+                .map_or(f64::INFINITY, |&(key, _)| clock.when(key));
+            let before = self.nodes[parent as usize].heap[position].0;
+            let entry = (due, node | NODE);
+            if due < before {
+                self.rise(parent, position, entry);
+            } else {
+                self.sink(parent, position, entry);
+            }
+            node = parent;
+        }
+    }
+
+    fn push(&mut self, node: NodeId, key: f64, entry: u32) {
+        let heap = &mut self.nodes[node as usize].heap;
+        heap.push((key, entry));
+        let last = heap.len() - 1;
+        self.rise(node, last, (key, entry));
+    }
+
+    fn pop(&mut self, node: NodeId) {
+        let heap = &mut self.nodes[node as usize].heap;
+        if let Some(last) = heap.pop()
+            && !heap.is_empty()
+        {
+            self.sink(node, 0, last);
+        }
+    }
+
+    fn rise(&mut self, node: NodeId, mut position: usize, entry: (f64, u32)) {
+        while position > 0 {
+            let above = (position - 1) / 2;
+            let other = self.nodes[node as usize].heap[above];
+            if Key(other.0) <= Key(entry.0) {
+                break;
+            }
+            self.set(node, position, other);
+            position = above;
+        }
+        self.set(node, position, entry);
+    }
+
+    fn sink(&mut self, node: NodeId, mut position: usize, entry: (f64, u32)) {
+        loop {
+            let heap = &self.nodes[node as usize].heap;
+            let mut below = 2 * position + 1;
+            if below >= heap.len() {
+                break;
+            }
+            if below + 1 < heap.len() && heap[below + 1].0 < heap[below].0 {
+                below += 1;
+            }
+            let other = heap[below];
+            if other.0 >= entry.0 {
+                break;
+            }
+            self.set(node, position, other);
+            position = below;
+        }
+        self.set(node, position, entry);
+    }
+
+    fn set(&mut self, node: NodeId, position: usize, entry: (f64, u32)) {
+        self.nodes[node as usize].heap[position] = entry;
+        if entry.1 & NODE != 0 {
+            self.nodes[(entry.1 & !NODE) as usize].position = position as u32;
+        }
+    }
+}
