@@ -7,6 +7,7 @@ mod failure;
 mod json;
 mod panics;
 mod plan;
+mod reproduce;
 mod table;
 mod talk;
 mod units;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
     let outcome = match &cli.command {
         Command::Plan(args) => plan::run(args, talk, &unfinished),
         Command::Estimate(args) => estimate::run(args, talk, &unfinished),
+        Command::Reproduce(args) => reproduce::run(args, talk, &unfinished),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
