@@ -46,11 +46,15 @@ pub(crate) fn run(args: &args::Reproduce, talk: Talk, unfinished: &Unfinished) -
         n_differ,
         n_unprinted,
     } = Tally::of(shown.iter().flat_map(|(_, computed)| &computed.entries));
+    let verb = |n: usize, one: &str, many: &str| {
+        let verb = if n == 1 { one } else { many };
+        format!("{} {verb}", count(n))
+    };
     talk.say(format!(
-        "\n{} agree, {} differ, {} have nothing printed to compare with",
-        count(n_agree),
-        count(n_differ),
-        count(n_unprinted)
+        "{}, {}, {} nothing printed to compare with",
+        verb(n_agree, "agrees", "agree"),
+        verb(n_differ, "differs", "differ"),
+        verb(n_unprinted, "has", "have"),
     ));
     Ok(())
 }
@@ -250,6 +254,10 @@ fn text(exhibit: &Exhibit, computed: &Computed) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths = [0, 1, 2].map(|column| width(column).unwrap_or(0));
     let mut text = format!("{}  {}\n", exhibit.full_id(), exhibit.title);
+    for line in wrapped(computed.remark) {
+        let _ = writeln!(text, "  {line}");
+    }
+    text.push('\n');
     for [quantity, printed, ours, verdict] in &rows {
         let [first, second, third] = widths;
         let _ = writeln!(
@@ -261,6 +269,22 @@ fn text(exhibit: &Exhibit, computed: &Computed) -> String {
         let _ = writeln!(text, "  [{number}] {note}");
     }
     text
+}
+
+/// A text in lines that are easy to read.
+fn wrapped(text: &str) -> Vec<String> {
+    const MOST: usize = 88;
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= MOST => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 fn print(text: &str) -> Outcome<()> {
@@ -282,5 +306,14 @@ mod tests {
         assert_eq!(n_strokes("tabel-5", "table-5"), 2);
         assert_eq!(n_strokes("figure9", "figure-9"), 1);
         assert_eq!(n_strokes("same", "same"), 0);
+    }
+
+    #[test]
+    fn remarks_are_wrapped_between_words() {
+        let text = "word ".repeat(40);
+        let lines = wrapped(&text);
+        assert_eq!(lines.join(" "), text.trim_end());
+        assert!(lines.iter().all(|line| line.len() <= 88) && lines.len() == 3);
+        assert!(wrapped("").is_empty());
     }
 }

@@ -5,6 +5,7 @@ mod errors;
 mod estimate;
 mod plan;
 mod processes;
+mod reproduce;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
