@@ -216,6 +216,7 @@ impl Plot {
             }
             Mark::Bars => {
                 let (width, offset) = self.bar(figure, number);
+                let fill = look.fill();
                 for &(x, y) in &series.points {
                     let (Some(x), Some(from), Some(to)) = self.upright(x, y) else {
                         continue;
@@ -223,8 +224,7 @@ impl Plot {
                     line(
                         svg,
                         format_args!(
-                            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{:.1}\" \
-                             fill=\"{colour}\" fill-opacity=\"0.75\"/>",
+                            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{:.1}\" {fill}/>",
                             x + offset,
                             from.min(to),
                             (from - to).abs()
@@ -353,6 +353,8 @@ struct Look {
     dash: &'static str,
     shape: Shape,
     width: f64,
+    /// Bars differ in depth.
+    opacity: f64,
 }
 
 #[derive(Clone, Copy)]
@@ -381,11 +383,19 @@ impl Look {
                 _ => DASHES[n_alike % DASHES.len()],
             },
             shape: shapes[n_alike % shapes.len()],
+            opacity: [0.8, 0.35, 0.6, 0.2][n_alike % 4],
             width: match mark {
                 Mark::Dashed | Mark::Stems => 1.6,
                 _ => 2.2,
             },
         }
+    }
+
+    fn fill(&self) -> String {
+        let Self {
+            colour, opacity, ..
+        } = self;
+        format!("fill=\"{colour}\" fill-opacity=\"{opacity}\" stroke=\"{colour}\"")
     }
 
     fn stroke(&self) -> String {
@@ -475,11 +485,10 @@ fn draw_key(svg: &mut String, figure: &Figure, number: usize, from: f64, y: f64)
         Mark::Bars => line(
             svg,
             format_args!(
-                "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"14\" height=\"12\" fill=\"{}\" \
-                 fill-opacity=\"0.75\"/>",
+                "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"14\" height=\"12\" {}/>",
                 from + 10.0,
                 y - 6.0,
-                look.colour
+                look.fill()
             ),
         ),
     }
