@@ -27,6 +27,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Plan(Plan),
     Estimate(Estimate),
+    Simulate(Simulate),
     Reproduce(Reproduce),
 }
 
@@ -220,6 +221,169 @@ pub(crate) enum Method {
     BiasReduced,
     /// Changes seen per time
     Naive,
+}
+
+/// How fresh each policy would keep a copy, in a world that changes
+///
+/// A world is a table of rates, whose elements change at random; a recorded history
+/// of changes; or the parameters of a world whose elements change together. Every
+/// policy meets the same changes and has the same budget. The first column of the
+/// table names the policy; with `--json` there is one object per policy.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  springtide simulate --rates rates.csv --policy uniform,optimal,learned --budget 2000/day
+  springtide simulate --history history/ --pages alive --policy uniform,learned \\
+      --budget 5000/day --warmup 240d --json
+  springtide simulate --world world.toml --policy round-robin,sample-greedy --budget 500/day")]
+pub(crate) struct Simulate {
+    #[command(flatten)]
+    pub(crate) world: WorldArgs,
+    /// Which pages of a history [default: all that are there at some time]
+    #[arg(long, value_enum)]
+    pub(crate) pages: Option<Pages>,
+    /// The policies to try
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        required = true,
+        value_name = "NAME,…"
+    )]
+    pub(crate) policy: Vec<SimPolicy>,
+    /// Polls (or cost) per time, all elements together, as in 2000/day
+    #[arg(long, value_name = "N/day", value_parser = units::per_day)]
+    pub(crate) budget: f64,
+    /// How long it lasts [default: the length of the history, or 365d]
+    #[arg(long, value_parser = units::span)]
+    pub(crate) span: Option<Span>,
+    /// How much of the span, from its start, is not measured [default: nothing]
+    #[arg(long, value_name = "SPAN", value_parser = units::span)]
+    pub(crate) warmup: Option<Span>,
+    /// Where random numbers start; the same seed gives the same result
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// How uniform, proportional and optimal space the polls of one element
+    /// [default: fixed]
+    #[arg(long, value_enum)]
+    pub(crate) order: Option<OrderName>,
+    /// No element waits longer, where the budget allows it [default: none]
+    #[arg(long, value_name = "SPAN", value_parser = units::span)]
+    pub(crate) max_interval: Option<Span>,
+    /// The most each group of a table of rates may get: columns `group` and
+    /// `budget_per_day`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) caps: Option<PathBuf>,
+    /// The share of elements that tell when they last changed [default: none]
+    #[arg(long, value_name = "SHARE", value_parser = units::ratio)]
+    pub(crate) last_modified: Option<f64>,
+    /// A listing that hints at changes: the share of hints that are true, the share
+    /// of changes that are hinted at, and how late; as in 70%,60%,1h
+    #[arg(long, value_name = "PRECISION,RECALL,DELAY", value_parser = units::hints)]
+    pub(crate) hints: Option<Hints>,
+    #[command(flatten)]
+    pub(crate) sampling: SamplingArgs,
+    /// Also by group, or by how often elements change
+    #[arg(long, value_enum, value_name = "BY")]
+    pub(crate) breakdown: Option<Breakdown>,
+    /// Print one object per policy as a JSON array
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct WorldArgs {
+    /// Elements that change at random with given rates: a table as for `plan`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rates: Option<PathBuf>,
+    /// A recorded history: a folder with sites.csv, pages.csv and changes.csv, plain
+    /// or .gz
+    #[arg(long, value_name = "DIR")]
+    pub(crate) history: Option<PathBuf>,
+    /// Parameters of a world whose elements change together (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) world: Option<PathBuf>,
+}
+
+/// For the batch policies of the sampling paper.
+#[derive(Debug, Args)]
+pub(crate) struct SamplingArgs {
+    /// Time from one batch to the next [default: 30d]
+    #[arg(long, value_name = "SPAN", value_parser = units::span)]
+    pub(crate) cycle: Option<Span>,
+    /// Elements sampled of each site [default: chosen]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) sample_size: Option<u32>,
+    /// How sure sample-adaptive is before it decides [default: 0.9]
+    #[arg(long, value_name = "SHARE", value_parser = units::ratio)]
+    pub(crate) confidence: Option<f64>,
+    /// Elements that sample-adaptive samples at a time [default: 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) step: Option<u32>,
+    /// What a sample costs, as a share of a poll [default: 1]
+    #[arg(long, value_name = "SHARE", value_parser = units::ratio)]
+    pub(crate) sample_cost: Option<f64>,
+    /// The share of round-robin in round-robin-greedy [default: 30%]
+    #[arg(long, value_name = "SHARE", value_parser = units::ratio)]
+    pub(crate) share: Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Hints {
+    pub(crate) precision: f64,
+    pub(crate) recall: f64,
+    pub(crate) delay: Span,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Pages {
+    /// There at some time of the span
+    All,
+    /// There throughout
+    Alive,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Breakdown {
+    /// By group: a site, or the group column
+    Group,
+    /// By how often elements change
+    Rate,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SimPolicy {
+    /// The same frequency for all
+    Uniform,
+    /// In proportion to the rates, which are known
+    Proportional,
+    /// The best plan for rates that are known
+    Optimal,
+    /// springtide's own: nothing is known at the start
+    Learned,
+    /// In batches: the longest unpolled first
+    RoundRobin,
+    /// In batches: by the changes in a sample of each site
+    SampleProportional,
+    /// In batches: the sites with most changes in a sample
+    SampleGreedy,
+    /// In batches: sampling until it is clear which sites
+    SampleAdaptive,
+    /// In batches: a share round-robin, the rest sample-greedy
+    RoundRobinGreedy,
+    /// In batches: by rates estimated from history
+    Frequency,
+    /// In batches: what has changed, by magic
+    Oracle,
+    /// Apache Nutch's adaptive schedule
+    Nutch,
+    /// Apache StormCrawler's adaptive scheduler
+    #[value(name = "stormcrawler")]
+    StormCrawler,
+    /// Miniflux's entry frequency
+    Miniflux,
+    /// Every element after the same interval
+    FixedInterval,
 }
 
 /// The name of a value as it is typed.

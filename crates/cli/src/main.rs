@@ -4,10 +4,13 @@
 mod args;
 mod estimate;
 mod failure;
+mod history;
 mod json;
 mod panics;
 mod plan;
+mod rates;
 mod reproduce;
+mod simulate;
 mod table;
 mod talk;
 mod units;
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
     let outcome = match &cli.command {
         Command::Plan(args) => plan::run(args, talk, &unfinished),
         Command::Estimate(args) => estimate::run(args, talk, &unfinished),
+        Command::Simulate(args) => simulate::run(args, talk),
         Command::Reproduce(args) => reproduce::run(args, talk, &unfinished),
     };
     match outcome {

@@ -6,12 +6,14 @@ use std::path::Path;
 
 use rayon::prelude::*;
 use serde::Serialize;
+use springtide_policy::Span;
 use springtide_sim::paper::page::page;
 use springtide_sim::paper::{Computed, Entry, Exhibit, Setting, Tally, Value, exhibits};
 use springtide_sim::world::{Correlated, World};
 
 use crate::args;
 use crate::failure::{Failure, Outcome};
+use crate::history::History;
 use crate::json::print_json;
 use crate::table::{Unfinished, shorten, unwritable, write_whole};
 use crate::talk::{Talk, count};
@@ -24,7 +26,7 @@ pub(crate) fn run(args: &args::Reproduce, talk: Talk, unfinished: &Unfinished) -
     if args.list {
         return list(&chosen, args.json);
     }
-    let history = history(args)?;
+    let history = history(args.history.as_deref(), talk)?;
     let shown = compute(&chosen, &history, talk);
     if let Some(folder) = &args.out {
         write_files(folder, &shown, talk, unfinished)?;
@@ -136,11 +138,11 @@ fn list(chosen: &[Exhibit], as_json: bool) -> Outcome<()> {
 }
 
 /// The changes that figures about a history are drawn from.
-fn history(args: &args::Reproduce) -> Outcome<World> {
-    if let Some(folder) = &args.history {
-        return Err(Failure::input(format!("cannot read {}", folder.display()))
-            .cause("recorded histories cannot be read yet")
-            .hint("leave out --history, and a world is made from a seed"));
+fn history(folder: Option<&Path>, talk: Talk) -> Outcome<World> {
+    if let Some(folder) = folder {
+        let history = History::read(folder, talk)?;
+        let span = Span::days(history.days()).expect("a history has a length");
+        return Ok(history.world(span, false));
     }
     let world = Correlated::default().world(SEED);
     world.map_err(|error| Failure::failed("cannot make a world").cause(error))

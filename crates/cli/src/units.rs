@@ -2,6 +2,8 @@
 
 use springtide_policy::Span;
 
+use crate::args::Hints;
+
 const SECONDS_PER_DAY: f64 = 86_400.0;
 /// A year as a unit is the Julian one.
 const DAYS_PER_YEAR: f64 = 365.25;
@@ -78,6 +80,23 @@ pub(crate) fn ratio(text: &str) -> Result<f64, String> {
     } else {
         Err("a share lies between 0 and 1, or 0% and 100%".into())
     }
+}
+
+/// Precision, recall and delay of hints: `70%,60%,1h`.
+pub(crate) fn hints(text: &str) -> Result<Hints, String> {
+    let parts: Vec<&str> = text.split(',').collect();
+    let [precision, recall, delay] = parts[..] else {
+        return Err("precision, recall and delay are expected, such as 70%,60%,1h".into());
+    };
+    let (precision, recall) = (ratio(precision)?, ratio(recall)?);
+    if precision == 0.0 {
+        return Err("with a precision of 0 every hint would be wrong; it is above 0".into());
+    }
+    Ok(Hints {
+        precision,
+        recall,
+        delay: span(delay)?,
+    })
 }
 
 fn number_in(text: &str) -> Result<f64, String> {

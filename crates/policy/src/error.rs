@@ -44,6 +44,21 @@ pub enum Error {
     /// A half-life that is not above zero.
     #[error("a half-life is above zero, not {0} days")]
     HalfLife(f64),
+    /// A cycle of batches that is not above zero.
+    #[error("a cycle is longer than no time, not {0} days")]
+    Cycle(f64),
+    /// A sample of no element.
+    #[error("a sample has one element at least, not {0}")]
+    SampleSize(u32),
+    /// A sample that is free, or costs more than a poll.
+    #[error("a sample costs more than nothing and at most one poll, not {0}")]
+    SampleCost(f64),
+    /// A confidence that is not between 0 and 1.
+    #[error("a confidence lies between 0 and 1, not at {0}")]
+    Confidence(f64),
+    /// A share outside the unit interval.
+    #[error("a share lies between 0 and 1, not at {0}")]
+    Share(f64),
     /// A column whose length differs from that of the rates.
     #[error("{n_given} values for {n_elements} elements")]
     Length {

@@ -20,6 +20,8 @@
 //!   follows. Weights, costs, caps on groups and floors are part of it.
 //! - [`estimate`] turns [`Observation`]s, which is what polls showed, into rates
 //!   with their uncertainty.
+//! - [`sample`] polls in batches, and learns from a few elements of a site about the
+//!   rest of it.
 //! - [`report`](mod@report) says what a plan achieves.
 //!
 //! # An example
@@ -60,7 +62,8 @@
 //! # Where the formulas come from
 //!
 //! *freshness* is Cho and Garcia-Molina, Synchronizing a database to improve
-//! freshness (SIGMOD 2000); *content* is Yang et al. on content freshness by
+//! freshness (SIGMOD 2000); *sampling* is Cho and Ntoulas, Effective change
+//! detection using sampling (VLDB 2002); *content* is Yang et al. on content freshness by
 //! keyword search (SIGMOD 2010). Each of their formulas has exactly one
 //! function here, whose documentation names it and, where the paper errs, says so.
 

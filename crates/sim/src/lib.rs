@@ -12,4 +12,4 @@ mod run;
 pub mod world;
 
 pub use measure::Measures;
-pub use run::{Polled, Setup, run};
+pub use run::{Hints, Outcomes, Parts, Polled, Setup, compare, run};

@@ -119,7 +119,7 @@ impl Tally {
         self.missed += weight * spell.missed;
     }
 
-    pub(crate) fn measures(&self, n_changed: usize, n_found: usize) -> Measures {
+    pub(crate) fn measures(&self, (n_changed, n_found): (usize, usize)) -> Measures {
         Measures {
             n_polls: self.n_polls,
             freshness: self.fresh / self.here,
@@ -143,7 +143,7 @@ mod tests {
         spell.change(1.0);
         spell.change(3.0);
         tally.add(&spell, Weight::ONE);
-        tally.measures(1, 0)
+        tally.measures((1, 0))
     }
 
     #[test]

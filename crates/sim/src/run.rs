@@ -1,7 +1,10 @@
 //! The loop: a world, a scheduler, and the virtual clock between them.
 
-use rand::SeedableRng;
+use std::sync::Arc;
+
+use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
+use rayon::prelude::*;
 use springtide_policy::schedule::{Choice, Scheduler, Terms};
 use springtide_policy::{ElementId, Outcome, Span, Time};
 
@@ -21,6 +24,40 @@ pub struct Setup {
     pub seed: u64,
     /// The share of elements that tell when they last changed.
     pub last_modified: f64,
+    /// A listing that hints at changes.
+    pub hints: Option<Hints>,
+    /// Which part of the elements each belongs to, if parts are to be measured
+    /// apart.
+    pub parts: Option<Parts>,
+}
+
+/// A listing that says, for better or worse, what has changed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Hints {
+    /// The share of hints that are true.
+    pub precision: f64,
+    /// The share of changes that are hinted at.
+    pub recall: f64,
+    /// Days from a change to its hint.
+    pub delay: f64,
+}
+
+/// A partition of the elements.
+#[derive(Debug, Clone)]
+pub struct Parts {
+    /// The number of each element's part.
+    pub of: Arc<[u32]>,
+    /// How many parts there are.
+    pub n: usize,
+}
+
+/// What was measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcomes {
+    /// Of all elements.
+    pub all: Measures,
+    /// Of each part.
+    pub parts: Vec<Measures>,
 }
 
 /// A poll that was made.
@@ -36,12 +73,12 @@ pub struct Polled {
 
 /// Runs an experiment to the end of the world's span, telling `watch` of every
 /// poll.
-pub fn run(world: &World, setup: &Setup, watch: &mut dyn FnMut(Polled)) -> Measures {
+pub fn run(world: &World, setup: &Setup, watch: &mut dyn FnMut(Polled)) -> Outcomes {
     let span = world.span();
     // A stream of its own: the world's changes are drawn from the same seed.
     let mut rng = Pcg64::seed_from_u64(setup.seed ^ 0x7363_6865_6475_6c65);
-    let mut copies = Copies::new(world, setup.warmup);
-    let mut turns = Turns::new(world);
+    let mut copies = Copies::new(world, setup);
+    let mut turns = Turns::new(world, setup);
 
     let elements: Vec<_> = (0..world.n_elements())
         .filter(|&index| world.life(index).born <= 0.0)
@@ -70,6 +107,7 @@ pub fn run(world: &World, setup: &Setup, watch: &mut dyn FnMut(Polled)) -> Measu
                     copies.end(index, at);
                     scheduler.remove(id(index), now);
                 }
+                Turn::Hint(index) => scheduler.hint(id(index), now),
             }
             continue;
         }
@@ -110,7 +148,7 @@ fn tells_when(setup: &Setup, element: ElementId) -> bool {
     setup.last_modified > 0.0 && draw(!setup.seed, u64::from(element.0), 0) <= setup.last_modified
 }
 
-/// Births and deaths, in the order of time.
+/// Births, hints and deaths, in the order of time.
 struct Turns {
     turns: Vec<(f64, Turn)>,
     n_done: usize,
@@ -120,12 +158,21 @@ struct Turns {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
     Birth(usize),
+    Hint(usize),
     Death(usize),
 }
 
 impl Turns {
-    fn new(world: &World) -> Self {
+    fn new(world: &World, setup: &Setup) -> Self {
         let mut turns = Vec::new();
+        if let Some(hints) = setup.hints.filter(|_| setup.choice.heeds_hints()) {
+            let mut rng = Pcg64::seed_from_u64(setup.seed ^ 0x6869_6e74);
+            for index in 0..world.n_elements() {
+                hints.of(world, index, &mut rng, |at| {
+                    turns.push((at, Turn::Hint(index)))
+                });
+            }
+        }
         if !world.is_settled() {
             for index in 0..world.n_elements() {
                 let life = world.life(index);
@@ -151,6 +198,33 @@ impl Turns {
     }
 }
 
+impl Hints {
+    /// The hints at one element: of its changes, some, and late; and false ones, so
+    /// many that the precision comes out.
+    fn of(&self, world: &World, index: usize, rng: &mut Pcg64, mut hint: impl FnMut(f64)) {
+        let life = world.life(index);
+        let until = life.died.min(world.span());
+        for changed_at in world.changes(index) {
+            let at = changed_at + self.delay;
+            if rng.random::<f64>() < self.recall && at < until {
+                hint(at);
+            }
+        }
+        let false_rate =
+            self.recall * world.rate(index).as_per_day() * (1.0 - self.precision) / self.precision;
+        if false_rate > 0.0 {
+            let mut at = life.born;
+            loop {
+                at -= (1.0 - rng.random::<f64>()).ln() / false_rate;
+                if at >= until {
+                    break;
+                }
+                hint(at);
+            }
+        }
+    }
+}
+
 /// Our copies, and how fresh they were so far.
 struct Copies<'a> {
     world: &'a World,
@@ -161,11 +235,13 @@ struct Copies<'a> {
     has_changed: Vec<bool>,
     was_found: Vec<bool>,
     tally: Tally,
+    parts: Option<(Parts, Vec<Tally>)>,
 }
 
 impl<'a> Copies<'a> {
-    fn new(world: &'a World, warmup: f64) -> Self {
+    fn new(world: &'a World, setup: &Setup) -> Self {
         let n = world.n_elements();
+        let tally = Tally::new(setup.warmup);
         Self {
             world,
             // Not yet born: nothing is measured of it.
@@ -178,7 +254,11 @@ impl<'a> Copies<'a> {
             cursors: (0..n).map(|index| world.cursor(index)).collect(),
             has_changed: vec![false; n],
             was_found: vec![false; n],
-            tally: Tally::new(warmup),
+            parts: setup.parts.clone().map(|parts| {
+                let tallies = vec![tally.clone(); parts.n];
+                (parts, tallies)
+            }),
+            tally,
         }
     }
 
@@ -197,8 +277,11 @@ impl<'a> Copies<'a> {
     fn poll(&mut self, index: usize, now: f64) -> Option<f64> {
         let changed_at = self.pass(index, now);
         self.polled_at[index] = now;
-        self.tally
-            .poll(self.world.element(index), changed_at.is_some(), now);
+        let element = self.world.element(index);
+        self.tally.poll(element, changed_at.is_some(), now);
+        if let Some(tally) = self.part(index) {
+            tally.poll(element, changed_at.is_some(), now);
+        }
         if changed_at.is_some() {
             self.was_found[index] = true;
         }
@@ -217,8 +300,17 @@ impl<'a> Copies<'a> {
             self.world.step(index, cursor);
         }
         self.has_changed[index] |= changed_at.is_some();
-        self.tally.add(&spell, self.world.element(index).weight);
+        let weight = self.world.element(index).weight;
+        self.tally.add(&spell, weight);
+        if let Some(tally) = self.part(index) {
+            tally.add(&spell, weight);
+        }
         changed_at
+    }
+
+    fn part(&mut self, index: usize) -> Option<&mut Tally> {
+        let (parts, tallies) = self.parts.as_mut()?;
+        tallies.get_mut(parts.of[index] as usize)
     }
 
     /// Which copies are stale.
@@ -229,12 +321,44 @@ impl<'a> Copies<'a> {
             .collect()
     }
 
-    fn finish(mut self, span: f64) -> Measures {
+    fn finish(mut self, span: f64) -> Outcomes {
         for index in 0..self.cursors.len() {
             self.end(index, span);
         }
-        let count = |flags: &[bool]| flags.iter().filter(|&&flag| flag).count();
-        self.tally
-            .measures(count(&self.has_changed), count(&self.was_found))
+        let count = |is_in: &dyn Fn(usize) -> bool| {
+            let of = |flags: &[bool]| {
+                let flags = flags.iter().enumerate();
+                flags.filter(|&(index, &flag)| flag && is_in(index)).count()
+            };
+            (of(&self.has_changed), of(&self.was_found))
+        };
+        let parts = self.parts.iter().flat_map(|(parts, tallies)| {
+            tallies.iter().enumerate().map(|(part, tally)| {
+                tally.measures(count(&|index| parts.of[index] as usize == part))
+            })
+        });
+        Outcomes {
+            all: self.tally.measures(count(&|_| true)),
+            parts: parts.collect(),
+        }
     }
+}
+
+/// Runs several experiments on one world, on as many threads as there are.
+pub fn compare(world: &World, setups: &[Setup], polled: &(dyn Fn(usize) + Sync)) -> Vec<Outcomes> {
+    /// So many polls are told of at once.
+    const TOLD: usize = 1 << 12;
+    setups
+        .par_iter()
+        .map(|setup| {
+            let mut n_polls = 0;
+            run(world, setup, &mut |_| {
+                n_polls += 1;
+                if n_polls == TOLD {
+                    polled(TOLD);
+                    n_polls = 0;
+                }
+            })
+        })
+        .collect()
 }

@@ -6,6 +6,7 @@ mod estimate;
 mod plan;
 mod processes;
 mod reproduce;
+mod simulate;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

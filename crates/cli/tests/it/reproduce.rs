@@ -211,3 +211,32 @@ fn a_folder_that_cannot_be_made_is_a_failure() {
         .run("reproduce --list --out papers")
         .failed(2, &["cannot be used with"]);
 }
+
+#[test]
+fn figures_about_a_history_are_drawn_from_the_one_given() {
+    let changes: String = (0..50)
+        .map(|n| format!("p,{}\n", 240 * n + n % 7))
+        .collect();
+    let place = Place::new();
+    std::fs::create_dir(place.path("history")).unwrap();
+    let place = place
+        .and("history/sites.csv", "site_id\ns\n")
+        .and(
+            "history/pages.csv",
+            "page_id,site_id,path,created_h,deleted_h,n_changes\np,s,/,-1,,50\n",
+        )
+        .and("history/changes.csv", format!("page_id,hour\n{changes}"));
+    let line = "reproduce freshness/figure-11 --history history --json";
+    let rows = json(&place, line);
+    let of = |quantity: &str| {
+        let found = rows.iter().find(|row| row["quantity"] == quantity);
+        found.map(|row| row["computed"].as_f64().unwrap())
+    };
+    assert_eq!(of("elements mean=10"), Some(1.0));
+    assert_eq!(of("intervals mean=10"), Some(49.0));
+    assert!(of("coefficient of variation of the intervals mean=10").unwrap() < 0.1);
+    assert_eq!(of("elements mean=30"), Some(0.0));
+    place
+        .run("reproduce figure-11 --history nowhere")
+        .failed(2, &["there is no such folder"]);
+}

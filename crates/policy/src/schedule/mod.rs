@@ -46,6 +46,13 @@ pub enum Choice {
     Sampled(Sampling, sample::Settings),
 }
 
+impl Choice {
+    /// Whether it makes anything of hints.
+    pub fn heeds_hints(&self) -> bool {
+        false
+    }
+}
+
 /// What a scheduler has to keep to.
 #[derive(Debug, Clone)]
 pub struct Terms {
@@ -113,7 +120,7 @@ impl Scheduler {
                 Mode::Paced(Box::new(paced))
             }
             Choice::Sampled(sampling, settings) => {
-                let cycle = settings.cycle.0;
+                let cycle = settings.cycle().0;
                 let mut sampler = Sampler::new(sampling, settings, &groups);
                 for (id, element) in elements {
                     sampler.add(*id, element, now);
@@ -182,6 +189,11 @@ impl Scheduler {
         }
     }
 
+    /// A listing, or whoever else may know, says that an element has changed.
+    pub fn hint(&mut self, id: ElementId, now: Time) {
+        let _ = (id, now);
+    }
+
     /// Whether it must be told, when it wakes, which copies are stale: the oracle
     /// of the sampling paper, which nobody can be but a simulator.
     pub fn needs_foresight(&self) -> bool {
@@ -227,7 +239,7 @@ impl Sampled {
             return None;
         }
         if !self.is_open {
-            self.sampler.begin(self.per_cycle, now, rng);
+            self.sampler.begin(self.per_cycle, rng);
             self.is_open = true;
         }
         let next = self.sampler.next(rng);

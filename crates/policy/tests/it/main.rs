@@ -3,3 +3,4 @@
 mod brute;
 mod papers;
 mod properties;
+mod sample;

@@ -1,0 +1,565 @@
+//! `springtide simulate`: what each policy would achieve, in a world that changes.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Serialize;
+use springtide_policy::in_use::InUse;
+use springtide_policy::plan::Rule;
+use springtide_policy::sample::{Sampling, Settings};
+use springtide_policy::schedule::{Choice, Terms};
+use springtide_policy::{
+    Budget, Caps, Cost, Element, Elements, Groups, Objective, Order, Rate, Span, Weight,
+};
+use springtide_sim::world::{Correlated, World};
+use springtide_sim::{Hints, Measures, Outcomes, Parts, Setup, compare};
+
+use crate::args::{self, Breakdown, Pages, SamplingArgs, SimPolicy, name_of};
+use crate::failure::{Failure, Outcome};
+use crate::history::History;
+use crate::json::print_json;
+use crate::rates::RateTable;
+use crate::table::{Input, unwritable};
+use crate::talk::{Talk, count};
+
+/// How long a world lasts that does not say.
+const SPAN_DAYS: f64 = 365.0;
+const CYCLE_DAYS: f64 = 30.0;
+
+pub(crate) fn run(args: &args::Simulate, talk: Talk) -> Outcome<()> {
+    refuse_nonsense(args)?;
+    let Made { world, caps, names } = make_world(args, talk)?;
+    let warmup = args.warmup.map_or(0.0, Span::as_days);
+    if warmup >= world.span() {
+        let (warmup, span) = (days(warmup), days(world.span()));
+        return Err(Failure::input("nothing is left to measure")
+            .cause(format!("the warm-up is {warmup} long, the span {span}"))
+            .hint("give a shorter --warmup or a longer --span"));
+    }
+    let budget = Budget::per_day(args.budget)
+        .map_err(|error| Failure::input("bad --budget").cause(error))?
+        .with_caps(caps);
+    let terms = Terms {
+        budget,
+        max_interval: args.max_interval,
+    };
+    let broken_down = args.breakdown.map(|by| break_down(&world, by, &names));
+    let setups = args
+        .policy
+        .iter()
+        .map(|&policy| {
+            Ok(Setup {
+                choice: choice(policy, args, &world)?,
+                terms: terms.clone(),
+                warmup,
+                seed: args.seed,
+                last_modified: args.last_modified.unwrap_or(0.0),
+                hints: args.hints.map(|hints| Hints {
+                    precision: hints.precision,
+                    recall: hints.recall,
+                    delay: hints.delay.as_days(),
+                }),
+                parts: broken_down.as_ref().map(|(_, parts)| parts.clone()),
+            })
+        })
+        .collect::<Outcome<Vec<_>>>()?;
+
+    let n_polls = args.budget * world.span() * setups.len() as f64;
+    let running = talk.progress("polling", Some(n_polls as u64));
+    let outcomes = compare(&world, &setups, &|n_polls| running.advance(n_polls));
+    drop(running);
+
+    let labels = broken_down.as_ref().map(|(labels, _)| labels.as_slice());
+    let rows: Vec<Row> = args
+        .policy
+        .iter()
+        .zip(&outcomes)
+        .map(|(&policy, outcome)| Row::new(policy, args, &world, outcome, labels))
+        .collect();
+    if args.json {
+        print_json(&rows)
+    } else {
+        talk.say(format!(
+            "{} elements, {} measured after {}",
+            count(world.n_elements()),
+            days(world.span() - warmup),
+            days(warmup),
+        ));
+        print_table(&rows)
+    }
+}
+
+/// That the options go together.
+fn refuse_nonsense(args: &args::Simulate) -> Outcome<()> {
+    let refuse =
+        |what: &str, cause: &str, hint: &str| Err(Failure::input(what).cause(cause).hint(hint));
+    for (position, policy) in args.policy.iter().enumerate() {
+        if args.policy[..position].contains(policy) {
+            let what = format!("--policy names {} twice", name_of(*policy));
+            return Err(Failure::input(what).hint("name each policy once"));
+        }
+    }
+    let has = |is: fn(SimPolicy) -> bool| args.policy.iter().any(|&policy| is(policy));
+    let is_planned = |policy| {
+        use SimPolicy::{Optimal, Proportional, Uniform};
+        matches!(policy, Uniform | Proportional | Optimal)
+    };
+    let is_sampled = |policy| sampling(policy).is_some();
+    let SamplingArgs {
+        cycle,
+        sample_size,
+        confidence,
+        step,
+        sample_cost,
+        share,
+    } = &args.sampling;
+    if args.pages.is_some() && args.world.history.is_none() {
+        return refuse(
+            "--pages goes with --history",
+            "only a history has pages that come and go",
+            "leave out --pages",
+        );
+    }
+    if args.caps.is_some() && args.world.rates.is_none() {
+        return refuse(
+            "--caps goes with --rates",
+            "caps are for the groups of a table of rates",
+            "leave out --caps",
+        );
+    }
+    if args.order.is_some() && !has(is_planned) {
+        return refuse(
+            "--order has nothing to order",
+            "it is for uniform, proportional and optimal; the others choose their times themselves",
+            "leave out --order, or add one of those policies",
+        );
+    }
+    let for_batches = cycle.is_some() || sample_cost.is_some() || sample_size.is_some();
+    if for_batches && !has(is_sampled) {
+        return refuse(
+            "--cycle, --sample-size and --sample-cost have nothing to do",
+            "they are for the batches of round-robin, sample-…, frequency and oracle",
+            "leave them out, or add one of those policies",
+        );
+    }
+    let is_adaptive = |policy| policy == SimPolicy::SampleAdaptive;
+    if (confidence.is_some() || step.is_some()) && !has(is_adaptive) {
+        return refuse(
+            "--confidence and --step have nothing to do",
+            "they are for sample-adaptive",
+            "leave them out, or add that policy",
+        );
+    }
+    if share.is_some() && !has(|policy| policy == SimPolicy::RoundRobinGreedy) {
+        return refuse(
+            "--share has nothing to do",
+            "it is the share of round-robin in round-robin-greedy",
+            "leave it out, or add that policy",
+        );
+    }
+    if args.hints.is_some() && !has(|policy| policy == SimPolicy::Learned) {
+        return refuse(
+            "--hints has nobody to heed them",
+            "only learned makes anything of hints",
+            "leave it out, or add learned",
+        );
+    }
+    if args
+        .max_interval
+        .is_some_and(|longest| longest == Span::ZERO)
+    {
+        return refuse(
+            "--max-interval is zero",
+            "an element cannot be polled all the time",
+            "give a longer span, such as 30d",
+        );
+    }
+    if args.max_interval.is_some() && !has(|policy| sampling(policy).is_none()) {
+        return refuse(
+            "--max-interval cannot be kept",
+            "batches are chosen by what was sampled, not by who waited",
+            "leave it out, or add a policy that polls one by one",
+        );
+    }
+    Ok(())
+}
+
+/// A world, the caps on its groups, and what its outermost groups are called.
+struct Made {
+    world: World,
+    caps: Caps,
+    names: Vec<String>,
+}
+
+fn make_world(args: &args::Simulate, talk: Talk) -> Outcome<Made> {
+    if args.span == Some(Span::ZERO) {
+        return Err(Failure::input("--span is zero").hint("give a longer one, such as 365d"));
+    }
+    match (&args.world.rates, &args.world.history, &args.world.world) {
+        (Some(path), ..) => {
+            let span = args.span.map_or(SPAN_DAYS, Span::as_days);
+            poisson_world(path, span, args, talk)
+        }
+        (_, Some(folder), _) => {
+            let history = History::read(folder, talk)?;
+            let span = match args.span {
+                Some(span) if span.as_days() > history.days() => {
+                    return Err(Failure::input("--span is longer than the history")
+                        .cause(format!("the history is {} long", days(history.days())))
+                        .hint("give a shorter span, or leave it out"));
+                }
+                Some(span) => span,
+                None => Span::days(history.days()).expect("hours are finite"),
+            };
+            let world = history.world(span, args.pages == Some(Pages::Alive));
+            if world.n_elements() == 0 {
+                return Err(Failure::input("no page is there throughout")
+                    .hint("leave out --pages alive, or give a shorter --span"));
+            }
+            let names = history.site_names();
+            Ok(Made {
+                world,
+                caps: Caps::default(),
+                names,
+            })
+        }
+        (_, _, Some(path)) => {
+            let mut parameters = read_parameters(path)?;
+            if let Some(span) = args.span {
+                parameters.span_days = span.as_days();
+            }
+            let world = parameters.world(args.seed).map_err(|error| {
+                Failure::input(format!("cannot make a world of {}", path.display())).cause(error)
+            })?;
+            Ok(Made {
+                world,
+                caps: Caps::default(),
+                names: Vec::new(),
+            })
+        }
+        (None, None, None) => unreachable!("the command line asks for one of them"),
+    }
+}
+
+fn read_parameters(path: &Path) -> Outcome<Correlated> {
+    let refuse = || Failure::input(format!("cannot read {}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| refuse().cause(error))?;
+    toml::from_str(&text).map_err(|error| {
+        refuse()
+            .cause(error.to_string().trim_end())
+            .hint("docs/reference/files.md lists the parameters of a world")
+    })
+}
+
+fn poisson_world(path: &Path, span: f64, args: &args::Simulate, talk: Talk) -> Outcome<Made> {
+    let input = Input::new(path)?;
+    let table = RateTable::read(&input, true, talk)?;
+    let caps = match &args.caps {
+        Some(path) => table.caps(&Input::new(path)?, talk)?,
+        None => Caps::default(),
+    };
+    let mut groups = Groups::new();
+    for _ in 0..table.group_names.len() {
+        groups.add(None);
+    }
+    let mut names = vec![String::new(); groups.len()];
+    for (name, group) in &table.group_names {
+        names[group.number() as usize].clone_from(name);
+    }
+    let elements: Elements = (0..table.rates.len())
+        .map(|index| Element {
+            weight: table.weights.get(index).copied().unwrap_or(Weight::ONE),
+            cost: table.costs.get(index).copied().unwrap_or(Cost::ONE),
+            group: table.groups.get(index).copied().flatten(),
+        })
+        .collect();
+    let world = World::poisson(elements, groups, &table.rates, span, args.seed);
+    Ok(Made { world, caps, names })
+}
+
+/// The sampling paper's policy of that name.
+fn sampling(policy: SimPolicy) -> Option<Sampling> {
+    Some(match policy {
+        SimPolicy::RoundRobin => Sampling::RoundRobin,
+        SimPolicy::SampleProportional => Sampling::Proportional,
+        SimPolicy::SampleGreedy => Sampling::Greedy,
+        SimPolicy::SampleAdaptive => Sampling::Adaptive,
+        SimPolicy::RoundRobinGreedy => Sampling::RoundRobinGreedy,
+        SimPolicy::Frequency => Sampling::Frequency,
+        SimPolicy::Oracle => Sampling::Oracle,
+        _ => return None,
+    })
+}
+
+fn choice(policy: SimPolicy, args: &args::Simulate, world: &World) -> Outcome<Choice> {
+    let planned = |rule| {
+        // Uniform polling asks for no rates, and counting them takes time.
+        let rates = if rule == Rule::Uniform {
+            vec![Rate::per_day(1.0).expect("a number"); world.n_elements()]
+        } else {
+            (0..world.n_elements())
+                .map(|index| world.rate(index))
+                .collect()
+        };
+        Choice::Planned {
+            rule,
+            order: args.order.map_or(Order::Fixed, Into::into),
+            rates,
+        }
+    };
+    Ok(match policy {
+        SimPolicy::Uniform => planned(Rule::Uniform),
+        SimPolicy::Proportional => planned(Rule::Proportional),
+        SimPolicy::Optimal => planned(Rule::Optimal(Objective::Freshness)),
+        SimPolicy::Learned => return Err(Failure::failed("not yet")),
+        SimPolicy::Nutch => Choice::InUse(InUse::Nutch),
+        SimPolicy::StormCrawler => Choice::InUse(InUse::StormCrawler),
+        SimPolicy::Miniflux => Choice::InUse(InUse::Miniflux),
+        SimPolicy::FixedInterval => Choice::InUse(InUse::FixedInterval),
+        sampled => {
+            let sampling = sampling(sampled).expect("all others are named above");
+            Choice::Sampled(sampling, settings(&args.sampling)?)
+        }
+    })
+}
+
+fn settings(args: &SamplingArgs) -> Outcome<Settings> {
+    let refuse = |error| Failure::input("cannot sample like that").cause(error);
+    let cycle = match args.cycle {
+        Some(cycle) => cycle,
+        None => Span::days(CYCLE_DAYS).map_err(refuse)?,
+    };
+    let mut settings = Settings::new(cycle).map_err(refuse)?;
+    if let Some(size) = args.sample_size {
+        settings = settings.with_sample_size(size).map_err(refuse)?;
+    }
+    if let Some(confidence) = args.confidence {
+        settings = settings.with_confidence(confidence).map_err(refuse)?;
+    }
+    if let Some(step) = args.step {
+        settings = settings.with_step(step).map_err(refuse)?;
+    }
+    if let Some(cost) = args.sample_cost {
+        settings = settings.with_sample_cost(cost).map_err(refuse)?;
+    }
+    if let Some(share) = args.share {
+        settings = settings.with_share(share).map_err(refuse)?;
+    }
+    Ok(settings)
+}
+
+/// The classes of rates: what they are called, and below how many changes a day
+/// each ends.
+const RATE_CLASSES: [(&str, f64); 6] = [
+    ("never", f64::MIN_POSITIVE),
+    ("under 1/year", 1.0 / 365.25),
+    ("under 12/year", 12.0 / 365.25),
+    ("under 1/week", 1.0 / 7.0),
+    ("under 1/day", 1.0),
+    ("1/day or more", f64::INFINITY),
+];
+
+fn break_down(world: &World, by: Breakdown, names: &[String]) -> (Vec<String>, Parts) {
+    let n = world.n_elements();
+    match by {
+        Breakdown::Rate => {
+            let of = (0..n).map(|index| {
+                let rate = world.rate(index).as_per_day();
+                RATE_CLASSES.partition_point(|&(_, end)| end <= rate) as u32
+            });
+            let labels = RATE_CLASSES.map(|(label, _)| label.to_owned());
+            let parts = Parts {
+                of: of.collect(),
+                n: labels.len(),
+            };
+            (labels.to_vec(), parts)
+        }
+        Breakdown::Group => {
+            // Outermost groups in the order of their numbers, and at the end those
+            // in no group.
+            let groups = world.groups();
+            let outermost = |index| {
+                let group = world.element(index).group?;
+                Some(groups.outermost(group).number())
+            };
+            let mut known: Vec<u32> = (0..n).filter_map(outermost).collect();
+            known.sort_unstable();
+            known.dedup();
+            let of: Arc<[u32]> = (0..n)
+                .map(|index| match outermost(index) {
+                    Some(group) => known.partition_point(|&other| other < group) as u32,
+                    None => known.len() as u32,
+                })
+                .collect();
+            let mut labels: Vec<String> = known
+                .iter()
+                .map(|&group| {
+                    let name = names.get(group as usize).cloned();
+                    name.unwrap_or_else(|| group.to_string())
+                })
+                .collect();
+            if of.contains(&(known.len() as u32)) {
+                labels.push("(no group)".to_owned());
+            }
+            let n = labels.len();
+            (labels, Parts { of, n })
+        }
+    }
+}
+
+/// What one policy achieved.
+#[derive(Serialize)]
+struct Row {
+    policy: String,
+    seed: u64,
+    n_elements: usize,
+    n_polls: u64,
+    budget_per_day: f64,
+    #[serde(flatten)]
+    measured: Measured,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    weighted_change_ratio: Option<f64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    breakdown: Vec<PartRow>,
+}
+
+/// What a policy achieved for a part of the elements.
+#[derive(Serialize)]
+struct PartRow {
+    part: String,
+    n_polls: u64,
+    #[serde(flatten)]
+    measured: Measured,
+}
+
+/// `null` where there was nothing to measure.
+#[derive(Serialize)]
+struct Measured {
+    freshness: Option<f64>,
+    age_days: Option<f64>,
+    content_staleness: Option<f64>,
+    change_ratio: Option<f64>,
+    fairness: Option<f64>,
+}
+
+impl Measured {
+    fn new(measures: &Measures) -> Self {
+        let known = |number: f64| number.is_finite().then_some(number);
+        Self {
+            freshness: known(measures.freshness),
+            age_days: known(measures.age_days),
+            content_staleness: known(measures.content_staleness),
+            change_ratio: known(measures.change_ratio),
+            fairness: known(measures.fairness),
+        }
+    }
+}
+
+impl Row {
+    fn new(
+        policy: SimPolicy,
+        args: &args::Simulate,
+        world: &World,
+        outcome: &Outcomes,
+        labels: Option<&[String]>,
+    ) -> Self {
+        let all = &outcome.all;
+        let parts = labels.unwrap_or_default().iter().zip(&outcome.parts);
+        Self {
+            policy: name_of(policy),
+            seed: args.seed,
+            n_elements: world.n_elements(),
+            n_polls: all.n_polls,
+            budget_per_day: args.budget,
+            measured: Measured::new(all),
+            weighted_change_ratio: labels
+                .map(|_| all.weighted_change_ratio)
+                .filter(|ratio| ratio.is_finite()),
+            breakdown: parts
+                .map(|(part, measures)| PartRow {
+                    part: part.clone(),
+                    n_polls: measures.n_polls,
+                    measured: Measured::new(measures),
+                })
+                .collect(),
+        }
+    }
+}
+
+fn print_table(rows: &[Row]) -> Outcome<()> {
+    let uniform = rows
+        .iter()
+        .find(|row| row.policy == name_of(SimPolicy::Uniform))
+        .and_then(|row| row.measured.freshness)
+        .filter(|&freshness| freshness < 1.0);
+    let mut heads = vec!["policy", "freshness"];
+    if uniform.is_some() {
+        heads.push("stale to uniform");
+    }
+    heads.extend(["age", "content", "change ratio", "fairness", "polls"]);
+    let mut lines = vec![heads.iter().map(ToString::to_string).collect::<Vec<_>>()];
+    for row in rows {
+        lines.push(cells(&row.policy, &row.measured, uniform, row.n_polls));
+        for part in &row.breakdown {
+            let name = format!("  {}", part.part);
+            let mut cells = cells(&name, &part.measured, None, part.n_polls);
+            if uniform.is_some() {
+                cells.insert(2, String::new());
+            }
+            lines.push(cells);
+        }
+    }
+    let widths: Vec<usize> = (0..lines[0].len())
+        .map(|column| {
+            let width = |line: &Vec<String>| line[column].chars().count();
+            lines.iter().map(width).max().unwrap_or(0)
+        })
+        .collect();
+    let mut stdout = std::io::stdout().lock();
+    for line in &lines {
+        let mut text = String::new();
+        for (column, (cell, &width)) in line.iter().zip(&widths).enumerate() {
+            if column == 0 {
+                text.push_str(&format!("{cell:<width$}"));
+            } else {
+                text.push_str(&format!("  {cell:>width$}"));
+            }
+        }
+        writeln!(stdout, "{}", text.trim_end())
+            .map_err(|error| unwritable("standard output", &error))?;
+    }
+    stdout
+        .flush()
+        .map_err(|error| unwritable("standard output", &error))
+}
+
+fn cells(name: &str, measured: &Measured, uniform: Option<f64>, n_polls: u64) -> Vec<String> {
+    let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let share = |number: Option<f64>| or_none(number.map(|number| format!("{number:.4}")));
+    let mut cells = vec![name.to_owned(), share(measured.freshness)];
+    if let Some(uniform) = uniform {
+        let relative = measured
+            .freshness
+            .map(|freshness| format!("{:.1} %", 100.0 * (1.0 - freshness) / (1.0 - uniform)));
+        cells.push(or_none(relative));
+    }
+    cells.extend([
+        or_none(measured.age_days.map(days)),
+        or_none(measured.content_staleness.map(days)),
+        share(measured.change_ratio),
+        share(measured.fairness),
+        count(usize::try_from(n_polls).unwrap_or(usize::MAX)),
+    ]);
+    cells
+}
+
+/// Days with four digits that say something.
+fn days(days: f64) -> String {
+    let digits = if days >= 1000.0 || days == 0.0 || days == days.round() {
+        0
+    } else {
+        (3 - days.log10().floor() as i32).clamp(0, 9)
+    };
+    format!("{days:.*} d", digits as usize)
+}

@@ -1,0 +1,308 @@
+use std::io::Write;
+
+use crate::Place;
+
+const SITES: &str = "site_id,name\n1,a\n2,b\n";
+const PAGES: &str = "page_id,site_id,path,created_h,deleted_h,n_changes
+10,1,docs/a.html,-1,,2
+11,1,docs/b.html,-1,,0
+12,2,index.html,24,72,1
+13,2,x/y/z.html,48,48,1
+";
+const CHANGES: &str = "page_id,hour\n10,6\n10,30\n12,24\n13,48\n";
+
+fn history(sites: &str, pages: &str, changes: &str) -> Place {
+    let place = Place::new();
+    std::fs::create_dir(place.path("h")).unwrap();
+    place
+        .and("h/sites.csv", sites)
+        .and("h/pages.csv", pages)
+        .and("h/changes.csv", changes)
+}
+
+fn rates() -> Place {
+    let rows: String = (0..200)
+        .map(|row| {
+            format!(
+                "e{row},{},{}\n",
+                0.05 * f64::from(1 + row % 40),
+                1 + row % 3
+            )
+        })
+        .collect();
+    Place::with("rates.csv", format!("id,rate_per_day,weight\n{rows}"))
+}
+
+/// A field of each object of the JSON array.
+fn field(json: &str, name: &str) -> Vec<serde_json::Value> {
+    let rows: Vec<serde_json::Value> = serde_json::from_str(json).unwrap();
+    rows.iter().map(|row| row[name].clone()).collect()
+}
+
+#[test]
+fn a_policy_is_one_object_with_these_fields_in_this_order() {
+    let place = history(SITES, PAGES, CHANGES);
+    let ran = place
+        .run("simulate --history h --policy uniform --budget 1/day --json")
+        .ok();
+    insta::assert_snapshot!(ran.stdout, @r#""#);
+}
+
+#[test]
+fn pages_that_are_there_throughout_can_be_asked_for() {
+    let place = history(SITES, PAGES, CHANGES);
+    let run = |words: &str| {
+        let line = format!("simulate --history h --policy uniform --budget 1/day --json {words}");
+        field(&place.run(&line).ok().stdout, "n_elements")[0].clone()
+    };
+    assert_eq!(run(""), 4);
+    assert_eq!(run("--pages all"), 4);
+    assert_eq!(run("--pages alive"), 2);
+    // Neither of the two later pages is born on the first day.
+    assert_eq!(run("--span 1d"), 2);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_on_any_number_of_threads() {
+    let place = rates();
+    let run = |threads: &str, seed: u32| {
+        let line = format!(
+            "simulate --rates rates.csv --policy uniform,proportional,optimal,learned,nutch,\
+             sample-greedy,frequency,oracle --budget 100/day --span 200d --cycle 5d --seed {seed} \
+             --order random --json"
+        );
+        let mut command = place.command(&line);
+        let output = command.env("RAYON_NUM_THREADS", threads).output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(run("1", 5), run("3", 5));
+    assert_ne!(run("1", 5), run("1", 6));
+}
+
+#[test]
+fn optimal_beats_uniform_beats_proportional_and_learned_comes_close() {
+    let place = rates();
+    let line = "simulate --rates rates.csv --policy optimal,learned,uniform,proportional \
+                --budget 60/day --span 400d --warmup 100d --json";
+    let freshness: Vec<f64> = field(&place.run(line).ok().stdout, "freshness")
+        .iter()
+        .map(|freshness| freshness.as_f64().unwrap())
+        .collect();
+    assert!(freshness.is_sorted_by(|a, b| a > b), "{freshness:?}");
+}
+
+#[test]
+fn every_policy_has_the_same_budget() {
+    let place = rates();
+    let line = "simulate --rates rates.csv --budget 100/day --span 90d --json --policy \
+                uniform,proportional,optimal,learned,round-robin,sample-proportional,\
+                sample-greedy,sample-adaptive,round-robin-greedy,frequency,oracle,nutch,\
+                stormcrawler,miniflux,fixed-interval --cycle 1d";
+    let ran = place.run(line).ok();
+    let names = field(&ran.stdout, "policy");
+    for (policy, n_polls) in names.iter().zip(field(&ran.stdout, "n_polls")) {
+        let n_polls = n_polls.as_f64().unwrap();
+        assert!((n_polls - 9000.0).abs() <= 100.0, "{policy}: {n_polls}");
+    }
+}
+
+#[test]
+fn a_table_reads_well_without_colour() {
+    let place = history(SITES, PAGES, CHANGES);
+    let ran = place
+        .run("simulate --history h --policy uniform,nutch --budget 1/day --breakdown group")
+        .ok();
+    assert!(!ran.stdout.contains('\u{1b}'));
+    insta::assert_snapshot!(ran.stdout, @r#""#);
+}
+
+#[test]
+fn a_correlated_world_is_made_from_its_parameters() {
+    let place = Place::with(
+        "world.toml",
+        "sites = 3\nelements_per_site = 50.0\nspan_days = 60.0\n",
+    )
+    .and("odd.toml", "sights = 3\n")
+    .and("wrong.toml", "burst_share = 7\n");
+    let line = "simulate --world world.toml --policy uniform,learned --budget 20/day --json";
+    place.run(line).ok();
+    place
+        .run("simulate --world odd.toml --policy uniform --budget 20/day")
+        .failed(2, &["odd.toml", "sights", "hint"]);
+    place
+        .run("simulate --world wrong.toml --policy uniform --budget 20/day")
+        .failed(2, &["burst_share is 7"]);
+}
+
+#[track_caller]
+fn refuse(sites: &str, pages: &str, changes: &str, words: &[&str]) {
+    history(sites, pages, changes)
+        .run("simulate --history h --policy uniform --budget 1/day")
+        .failed(2, words);
+}
+
+#[test]
+fn malformed_histories_are_errors_with_file_and_line() {
+    let page = |row: &str| format!("{PAGES}{row}\n");
+    let change = |rows: &str| format!("page_id,hour\n{rows}\n");
+    refuse(
+        SITES,
+        PAGES,
+        &change("10,6\n99,7"),
+        &["h/changes.csv", "line 3", "no page \"99\""],
+    );
+    refuse(
+        SITES,
+        PAGES,
+        &change("10,6\n10,30\n10,29"),
+        &["h/changes.csv", "line 4", "29 after 30"],
+    );
+    refuse(
+        SITES,
+        PAGES,
+        &change("10,6\n10,6"),
+        &["line 3", "6 after 6"],
+    );
+    refuse(
+        SITES,
+        PAGES,
+        &change("10,6\n12,24\n10,30"),
+        &["line 4", "\"10\" comes again"],
+    );
+    refuse(
+        SITES,
+        PAGES,
+        &change("12,23"),
+        &["line 2", "before the page was created"],
+    );
+    refuse(
+        SITES,
+        PAGES,
+        &change("12,73"),
+        &["line 2", "after the page was deleted"],
+    );
+    refuse(
+        SITES,
+        PAGES,
+        &change("10,-1"),
+        &["line 2", "hour is \"-1\""],
+    );
+    refuse(
+        SITES,
+        &page("14,2,q,50,40,0"),
+        CHANGES,
+        &["h/pages.csv", "line 6", "deleted_h is 40", "created_h"],
+    );
+    refuse(
+        SITES,
+        &page("14,7,q,-1,,0"),
+        CHANGES,
+        &["line 6", "no site \"7\""],
+    );
+    refuse(SITES, &page("10,1,q,-1,,0"), CHANGES, &["line 6", "\"10\""]);
+    refuse(
+        SITES,
+        &page("14,1,q,-2,,0"),
+        CHANGES,
+        &["line 6", "created_h"],
+    );
+    refuse(
+        "site_id\n1\n2\n3\n",
+        PAGES,
+        CHANGES,
+        &["site \"3\"", "line 4", "no pages"],
+    );
+    refuse("site_id\n", PAGES, CHANGES, &["h/sites.csv", "no sites"]);
+    refuse(
+        SITES,
+        "page_id,site_id\n",
+        CHANGES,
+        &["h/pages.csv", "no column"],
+    );
+}
+
+#[test]
+fn a_truncated_gzip_is_an_error() {
+    let place = history(SITES, PAGES, CHANGES);
+    std::fs::remove_file(place.path("h/changes.csv")).unwrap();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    gzip.write_all(CHANGES.repeat(1).as_bytes()).unwrap();
+    let whole = gzip.finish().unwrap();
+    let line = "simulate --history h --policy uniform --budget 1/day";
+    let place = place.and("h/changes.csv.gz", &whole);
+    place.run(line).ok();
+    let place = place.and("h/changes.csv.gz", &whole[..whole.len() - 9]);
+    place
+        .run(line)
+        .failed(2, &["h/changes.csv.gz", "cut short"]);
+}
+
+#[test]
+fn a_missing_table_is_named() {
+    let place = history(SITES, PAGES, CHANGES);
+    std::fs::remove_file(place.path("h/pages.csv")).unwrap();
+    let line = "simulate --history h --policy uniform --budget 1/day";
+    place.run(line).failed(2, &["no pages.csv"]);
+    place
+        .run("simulate --history none --policy uniform --budget 1/day")
+        .failed(2, &["no such folder"]);
+}
+
+#[test]
+fn a_count_that_does_not_fit_is_a_warning() {
+    let pages = PAGES.replace("docs/b.html,-1,,0", "docs/b.html,-1,,4");
+    let place = history(SITES, &pages, CHANGES);
+    let line = "simulate --history h --policy uniform --budget 1/day";
+    let ran = place.run(line).ok();
+    assert!(ran.stderr.contains("line 3"), "{}", ran.stderr);
+}
+
+#[test]
+fn options_that_make_no_sense_together_are_refused_with_a_hint() {
+    let place = rates().and("world.toml", "");
+    for (words, what) in [
+        (
+            "--rates rates.csv --world world.toml --policy uniform",
+            "cannot be used with",
+        ),
+        (
+            "--rates rates.csv --policy uniform --pages alive",
+            "--pages",
+        ),
+        ("--rates rates.csv --policy uniform,uniform", "twice"),
+        (
+            "--rates rates.csv --policy learned --order random",
+            "--order",
+        ),
+        ("--rates rates.csv --policy uniform --cycle 30d", "--cycle"),
+        ("--rates rates.csv --policy uniform --step 5", "--step"),
+        ("--rates rates.csv --policy uniform --share 5%", "--share"),
+        (
+            "--rates rates.csv --policy uniform --hints 70%,60%,1h",
+            "--hints",
+        ),
+        (
+            "--rates rates.csv --policy learned --hints 0,60%,1h",
+            "precision",
+        ),
+        (
+            "--rates rates.csv --policy uniform --max-interval 0d",
+            "--max-interval",
+        ),
+        (
+            "--rates rates.csv --policy oracle --max-interval 30d",
+            "--max-interval",
+        ),
+        (
+            "--rates rates.csv --policy uniform --warmup 500d",
+            "warm-up",
+        ),
+        ("--rates rates.csv --policy uniform --span 0d", "--span"),
+        ("--rates rates.csv --policy nonesuch", "nonesuch"),
+        ("--policy uniform", "required"),
+    ] {
+        let line = format!("simulate {words} --budget 10/day");
+        place.run(&line).failed(2, &[what]);
+    }
+}

@@ -1,0 +1,4 @@
+//! The simulator against closed forms, hand-made worlds and itself.
+
+mod closed_forms;
+mod worlds;

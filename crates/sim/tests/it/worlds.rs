@@ -1,0 +1,163 @@
+//! Worlds small enough to work out by hand.
+
+use springtide_policy::in_use::InUse;
+use springtide_policy::plan::Rule;
+use springtide_policy::schedule::{Choice, Terms};
+use springtide_policy::{Budget, Element, Elements, Groups, Order, Rate, Span};
+use springtide_sim::world::{Life, World};
+use springtide_sim::{Outcomes, Polled, Setup, run};
+
+fn recorded(pages: &[(f64, f64, &[f64])], span: f64) -> World {
+    let mut starts = vec![0];
+    let mut times = Vec::new();
+    for (_, _, changes) in pages {
+        times.extend_from_slice(changes);
+        starts.push(times.len());
+    }
+    let lives = pages.iter().map(|&(born, died, _)| Life { born, died });
+    World::recorded(
+        pages
+            .iter()
+            .map(|_| Element::default())
+            .collect::<Elements>(),
+        Groups::new(),
+        lives.collect(),
+        (starts, times),
+        span,
+    )
+}
+
+fn simulate(world: &World, choice: Choice, per_day: f64) -> (Outcomes, Vec<Polled>) {
+    let setup = Setup {
+        choice,
+        terms: Terms {
+            budget: Budget::per_day(per_day).unwrap(),
+            max_interval: None,
+        },
+        warmup: 0.0,
+        seed: 1,
+        last_modified: 0.0,
+        hints: None,
+        parts: None,
+    };
+    let mut polls = Vec::new();
+    let outcomes = run(world, &setup, &mut |polled| polls.push(polled));
+    (outcomes, polls)
+}
+
+fn uniform(world: &World) -> Choice {
+    let rates = (0..world.n_elements()).map(|_| Rate::per_day(1.0).unwrap());
+    Choice::Planned {
+        rule: Rule::Uniform,
+        order: Order::Fixed,
+        rates: rates.collect(),
+    }
+}
+
+const FOREVER: f64 = f64::INFINITY;
+
+#[test]
+fn first_polls_are_evenly_phased_and_a_copy_is_in_sync_until_it_misses_a_change() {
+    let world = recorded(
+        &[(0.0, FOREVER, &[0.5, 0.75, 6.0]), (0.0, FOREVER, &[])],
+        8.0,
+    );
+    // Half a poll a day: each element every four days, at 1, 5 and at 3, 7.
+    let (outcomes, polls) = simulate(&world, uniform(&world), 0.5);
+    let times: Vec<_> = polls.iter().map(|poll| (poll.at, poll.element)).collect();
+    assert_eq!(times, [(1.0, 0), (3.0, 1), (5.0, 0), (7.0, 1)]);
+    let all = outcomes.all;
+    // Stale from 0.5 to 1 and from 6 to 8, of sixteen days in all.
+    assert_eq!(all.freshness, 1.0 - 2.5 / 16.0);
+    assert_eq!(all.age_days, (0.125 + 2.0) / 16.0);
+    assert_eq!(all.content_staleness, (0.125 + 0.03125 + 2.0) / 16.0);
+    assert_eq!(all.change_ratio, 1.0 / 4.0);
+    assert_eq!(all.fairness, 1.0);
+    assert_eq!(all.n_polls, 4);
+}
+
+#[test]
+fn uniform_polling_shares_the_budget_among_those_who_are_there() {
+    let world = recorded(
+        &[
+            (0.0, FOREVER, &[]),
+            (0.0, 10.0, &[]),
+            (0.0, FOREVER, &[]),
+            (20.0, FOREVER, &[]),
+            (20.0, 20.0, &[20.0]),
+        ],
+        40.0,
+    );
+    let (_, polls) = simulate(&world, uniform(&world), 1.0);
+    let between = |element, from, to| {
+        let polls = polls.iter().filter(|poll| poll.element == element);
+        polls.filter(|poll| poll.at >= from && poll.at < to).count()
+    };
+    assert_eq!(between(1, 10.0, 40.0), 0, "no polls after death");
+    assert_eq!(between(3, 0.0, 20.0), 0, "no polls before birth");
+    assert_eq!(between(4, 0.0, 40.0), 0, "no time to be polled");
+    for (from, to, n) in [(0.0, 10.0, 10), (10.0, 20.0, 10), (20.0, 40.0, 20)] {
+        let all: usize = (0..5).map(|element| between(element, from, to)).sum();
+        assert!(all.abs_diff(n) <= 1, "{from} to {to}: {all}");
+    }
+    assert!(between(0, 10.0, 20.0).abs_diff(5) <= 1);
+    assert!(between(3, 20.0, 40.0).abs_diff(7) <= 1);
+}
+
+#[test]
+fn a_change_at_birth_is_missed_and_one_at_death_counts_for_no_time() {
+    let world = recorded(&[(0.0, FOREVER, &[]), (2.0, 4.0, &[2.0, 4.0])], 10.0);
+    let never = Choice::Planned {
+        rule: Rule::Uniform,
+        order: Order::Fixed,
+        rates: vec![Rate::per_day(1.0).unwrap(); 2],
+    };
+    let (outcomes, _) = simulate(&world, never, 0.0);
+    // Stale from 2 to 4 of ten and two days.
+    assert_eq!(outcomes.all.freshness, 1.0 - 2.0 / 12.0);
+    assert_eq!(outcomes.all.fairness, 0.0);
+}
+
+#[test]
+fn schedulers_in_use_spend_the_budget_exactly() {
+    let world = recorded(
+        &[
+            (0.0, FOREVER, &[1.0, 2.0, 3.0]),
+            (0.0, 50.0, &[]),
+            (30.0, FOREVER, &[31.0]),
+        ],
+        100.0,
+    );
+    for rule in [
+        InUse::Nutch,
+        InUse::StormCrawler,
+        InUse::Miniflux,
+        InUse::FixedInterval,
+    ] {
+        let (outcomes, _) = simulate(&world, Choice::InUse(rule), 0.7);
+        assert_eq!(outcomes.all.n_polls, 70, "{rule:?}");
+    }
+}
+
+#[test]
+fn a_warmup_is_not_measured() {
+    let world = recorded(&[(0.0, FOREVER, &[1.0])], 10.0);
+    let setup = |warmup| Setup {
+        choice: uniform(&world),
+        terms: Terms {
+            budget: Budget::per_day(0.2).unwrap(),
+            max_interval: Some(Span::days(30.0).unwrap()),
+        },
+        warmup,
+        seed: 1,
+        last_modified: 0.0,
+        hints: None,
+        parts: None,
+    };
+    // Polled at 2.5 and 7.5; stale from 1 to 2.5.
+    let whole = run(&world, &setup(0.0), &mut |_| {}).all;
+    let late = run(&world, &setup(2.0), &mut |_| {}).all;
+    assert_eq!(whole.freshness, 1.0 - 1.5 / 10.0);
+    assert_eq!(late.freshness, 1.0 - 0.5 / 8.0);
+    assert_eq!((whole.change_ratio, late.change_ratio), (0.5, 0.5));
+}
