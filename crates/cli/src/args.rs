@@ -28,6 +28,7 @@ pub(crate) enum Command {
     Plan(Plan),
     Estimate(Estimate),
     Simulate(Simulate),
+    Reproduce(Reproduce),
 }
 
 /// How often to poll each element, from a table of change rates and a budget
@@ -114,6 +115,38 @@ pub(crate) struct Estimate {
     /// Print the rates as a JSON array on standard output
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// The numbers of the papers, computed again beside what was printed
+///
+/// Every table, figure, example, theorem and claim that has numbers: what the paper
+/// says, what we compute, whether they agree, and where the paper errs. `--list`
+/// names them. With `--json` there is one object per number: `paper`, `id`,
+/// `quantity`, `printed`, `computed`, `agrees` and `note`; null is infinite or not
+/// printed.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  springtide reproduce table-5 figure-9
+  springtide reproduce --out papers/
+  springtide reproduce --json")]
+pub(crate) struct Reproduce {
+    /// Which, as in table-5 or freshness/table-5 [default: all]
+    #[arg(value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+    /// A recorded history for the figures that need one [default: a world made from
+    /// a seed]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) history: Option<PathBuf>,
+    /// Also write each figure as SVG, its points as CSV, and a page with everything,
+    /// index.html
+    #[arg(long, value_name = "DIR", conflicts_with = "list")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print the numbers as a JSON array
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Only name what there is
+    #[arg(long)]
+    pub(crate) list: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

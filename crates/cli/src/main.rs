@@ -9,6 +9,7 @@ mod json;
 mod panics;
 mod plan;
 mod rates;
+mod reproduce;
 mod simulate;
 mod table;
 mod talk;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Command::Plan(args) => plan::run(args, talk, &unfinished),
         Command::Estimate(args) => estimate::run(args, talk, &unfinished),
         Command::Simulate(args) => simulate::run(args, talk),
+        Command::Reproduce(args) => reproduce::run(args, talk, &unfinished),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -10,7 +10,7 @@ mod output;
 mod parquet;
 
 pub(crate) use input::Input;
-pub(crate) use output::{Cells, Holds, Output, Unfinished, unwritable};
+pub(crate) use output::{Cells, Holds, Output, Unfinished, unwritable, write_whole};
 
 use crate::failure::{Failure, Outcome};
 

@@ -211,6 +211,24 @@ impl Output {
     }
 }
 
+/// Writes a text to a file, which appears when it is whole, not before.
+pub(crate) fn write_whole(path: &Path, text: &str, unfinished: &Unfinished) -> Outcome<()> {
+    let write = || -> io::Result<()> {
+        let (mut target, destination) = open(Some(path), unfinished)?;
+        target.write_all(text.as_bytes())?;
+        target.flush()?;
+        if let Some((temporary, path)) = destination {
+            temporary.persist(path).map_err(|error| error.error)?;
+        }
+        Ok(())
+    };
+    write().map_err(|error| unwritable(&path.display().to_string(), &error))?;
+    if let Ok(mut unfinished) = unfinished.lock() {
+        *unfinished = None;
+    }
+    Ok(())
+}
+
 /// Output that cannot be written is a failure, not bad input.
 pub(crate) fn unwritable(name: &str, error: &(dyn std::error::Error + 'static)) -> Failure {
     let failure = Failure::failed(format!("cannot write {name}")).cause(error);

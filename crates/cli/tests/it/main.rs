@@ -5,6 +5,7 @@ mod errors;
 mod estimate;
 mod plan;
 mod processes;
+mod reproduce;
 mod simulate;
 
 use std::io::Write;

@@ -3,7 +3,16 @@
 //! A [`Figure`] is data: a pair of axes and [`Series`] of points. How it is drawn
 //! is not for the caller to say, so that all figures look alike: round ticks, a
 //! light grid, and a legend above the plot, where it never covers a point. Series
-//! differ in colour and in dash or shape, so that nobody needs the colour.
+//! differ in colour and in dash, shape or depth, so that nobody needs the colour.
+//!
+//! ```
+//! use springtide_sim::figure::{Axis, Figure, Mark};
+//!
+//! let figure = Figure::new("Squares", Axis::linear("x"), Axis::linear("x²"))
+//!     .with("square", Mark::Line, [(0.0, 0.0), (1.0, 1.0), (2.0, 4.0)]);
+//! assert!(figure.svg().starts_with("<svg"));
+//! assert!(figure.csv().ends_with("square,2.0,4.0\n"));
+//! ```
 
 mod ruler;
 pub(crate) mod svg;

@@ -8,6 +8,17 @@ pub(super) struct Ruler {
     pub(super) ticks: Vec<Tick>,
 }
 
+/// Where an axis without a given range ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ends {
+    /// Shortly before and after the data.
+    NearData,
+    /// At the ticks around the data.
+    AtTicks,
+    /// At the ticks around the data and zero.
+    AtTicksWithZero,
+}
+
 pub(super) struct Tick {
     pub(super) at: f64,
     pub(super) label: String,
@@ -17,9 +28,8 @@ pub(super) struct Tick {
 const LARGEST: f64 = 1e300;
 
 impl Ruler {
-    /// A ruler for an axis along which these values lie; `with_zero` if it has to
-    /// show where zero is.
-    pub(super) fn new(axis: &Axis, values: impl Iterator<Item = f64>, with_zero: bool) -> Self {
+    /// A ruler for an axis along which these values lie.
+    pub(super) fn new(axis: &Axis, values: impl Iterator<Item = f64>, ends: Ends) -> Self {
         let is_log = axis.scale == Scale::Log;
         let values = values.filter(|value| is_shown(*value, is_log));
         let within = values.fold(None, |range: Option<(f64, f64)>, value| {
@@ -33,10 +43,15 @@ impl Ruler {
             (Scale::Names(names), _) => Self::names(names),
             (Scale::Linear, Some((low, high))) => Self::linear(low, high, step(high - low)),
             (Scale::Linear, None) => {
+                let with_zero = ends == Ends::AtTicksWithZero;
                 let (low, high) = within.map_or((0.0, 1.0), |range| stretch(range, with_zero));
                 let step = step(high - low);
-                let low = (low / step + 1e-9).floor() * step;
-                Self::linear(low, (high / step - 1e-9).ceil() * step, step)
+                let unit = match ends {
+                    Ends::NearData => step / 5.0,
+                    Ends::AtTicks | Ends::AtTicksWithZero => step,
+                };
+                let low = (low / unit + 1e-9).floor() * unit;
+                Self::linear(low, (high / unit - 1e-9).ceil() * unit, step)
             }
             (Scale::Log, Some((low, high))) => Self::log(low, high),
             (Scale::Log, None) => {
@@ -170,7 +185,9 @@ fn step(length: f64) -> f64 {
 fn round_down(value: f64) -> f64 {
     let power = 10_f64.powf(value.log10().floor());
     let digits = [5.0, 2.0].into_iter();
-    let digit = digits.map(|digit| digit * power).find(|at| *at <= value);
+    let digit = digits
+        .map(|digit| digit * power)
+        .find(|at| *at <= value * (1.0 + 1e-9));
     digit.unwrap_or(power)
 }
 
@@ -178,7 +195,9 @@ fn round_down(value: f64) -> f64 {
 fn round_up(value: f64) -> f64 {
     let power = 10_f64.powf(value.log10().floor());
     let digits = [1.0, 2.0, 5.0].into_iter();
-    let digit = digits.map(|digit| digit * power).find(|at| *at >= value);
+    let digit = digits
+        .map(|digit| digit * power)
+        .find(|at| *at >= value * (1.0 - 1e-9));
     digit.unwrap_or(10.0 * power)
 }
 
@@ -240,7 +259,7 @@ mod tests {
 
     #[track_caller]
     fn check(axis: Axis, values: &[f64], expected: &str) {
-        let ruler = Ruler::new(&axis, values.iter().copied(), false);
+        let ruler = Ruler::new(&axis, values.iter().copied(), Ends::AtTicks);
         let labels: Vec<_> = ruler.ticks.iter().map(|tick| tick.label.as_str()).collect();
         assert_eq!(labels.join(" "), expected);
         for tick in &ruler.ticks {
@@ -292,6 +311,8 @@ mod tests {
         check(log(), &[0.01, 1000.0], "0.01 0.1 1 10 100 1,000");
         check(log(), &[0.3, 30.0], "0.2 0.5 1 2 5 10 20 50");
         check(log().between(1.0, 10.0), &[], "1 2 5 10");
+        // Powers that were computed are not quite powers.
+        check(log(), &[0.1 + 1e-16, 100.0 + 1e-13], "0.1 1 10 100");
     }
 
     #[test]
@@ -305,14 +326,21 @@ mod tests {
         check(log(), &[0.0, -1.0], "1 2 5 10");
         check(log(), &[3.0], "1 2 5 10");
         for far in [1e-320, 1e300, 1.7e308, 5e-324] {
-            Ruler::new(&linear(), [far, -far].into_iter(), false);
-            Ruler::new(&log(), [far, 1.0].into_iter(), false);
+            Ruler::new(&linear(), [far, -far].into_iter(), Ends::NearData);
+            Ruler::new(&log(), [far, 1.0].into_iter(), Ends::AtTicks);
         }
     }
 
     #[test]
+    fn an_axis_may_end_near_the_data() {
+        let ruler = Ruler::new(&linear(), [0.0, 208.0].into_iter(), Ends::NearData);
+        assert_eq!(ruler.place(210.0), Some(1.0));
+        assert_eq!(ruler.ticks.last().unwrap().label, "200");
+    }
+
+    #[test]
     fn zero_is_shown_where_bars_stand_on_it() {
-        let ruler = Ruler::new(&linear(), [5.0, 6.0].into_iter(), true);
+        let ruler = Ruler::new(&linear(), [5.0, 6.0].into_iter(), Ends::AtTicksWithZero);
         assert_eq!(ruler.place(0.0), Some(0.0));
         assert_eq!(ruler.base(), 0.0);
     }

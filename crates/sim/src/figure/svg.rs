@@ -1,6 +1,6 @@
 use std::fmt::Write;
 
-use super::ruler::Ruler;
+use super::ruler::{Ends, Ruler};
 use super::{Figure, Mark, Scale, Series};
 
 const WIDTH: f64 = 680.0;
@@ -29,13 +29,20 @@ pub(super) fn draw(figure: &Figure) -> String {
         .iter()
         .any(|series| matches!(series.mark, Mark::Bars | Mark::Stems));
     let points = || figure.series.iter().flat_map(|series| &series.points);
-    let x = Ruler::new(&figure.x, points().map(|point| point.0), false);
-    let y = Ruler::new(&figure.y, points().map(|point| point.1), stands_on_zero);
+    let bars = bar_edges(figure);
+    let across = points().map(|point| point.0).chain(bars);
+    let x = Ruler::new(&figure.x, across, Ends::NearData);
+    let ends = if stands_on_zero {
+        Ends::AtTicksWithZero
+    } else {
+        Ends::AtTicks
+    };
+    let y = Ruler::new(&figure.y, points().map(|point| point.1), ends);
     let legend = legend_rows(figure);
 
     let widest = y.ticks.iter().map(|tick| text_width(&tick.label));
     let left = (widest.fold(0.0, f64::max) + 18.0).clamp(44.0, 200.0);
-    let top = 62.0 + 20.0 * legend.len() as f64;
+    let top = 62.0 + 24.0 * legend.len() as f64;
     let plot = Plot {
         left,
         top,
@@ -100,6 +107,20 @@ pub(super) fn draw(figure: &Figure) -> String {
     );
     svg.push_str("</svg>\n");
     svg
+}
+
+/// How far the first and the last bar reach, so that the axis has room for them.
+fn bar_edges(figure: &Figure) -> Vec<f64> {
+    let bars = figure.series.iter().filter(|s| s.mark == Mark::Bars);
+    let places = bars.flat_map(|series| &series.points).map(|point| point.0);
+    let mut places: Vec<f64> = places.filter(|place| place.is_finite()).collect();
+    places.sort_by(f64::total_cmp);
+    let gaps = places.windows(2).map(|pair| pair[1] - pair[0]);
+    let gap = gaps.filter(|gap| *gap > 0.0).fold(f64::INFINITY, f64::min);
+    match (places.first(), places.last()) {
+        (Some(first), Some(last)) => vec![first - gap / 2.0, last + gap / 2.0],
+        _ => Vec::new(),
+    }
 }
 
 /// The part of a figure where the data are.
@@ -195,6 +216,7 @@ impl Plot {
             }
             Mark::Bars => {
                 let (width, offset) = self.bar(figure, number);
+                let fill = look.fill();
                 for &(x, y) in &series.points {
                     let (Some(x), Some(from), Some(to)) = self.upright(x, y) else {
                         continue;
@@ -202,8 +224,7 @@ impl Plot {
                     line(
                         svg,
                         format_args!(
-                            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{:.1}\" \
-                             fill=\"{colour}\" fill-opacity=\"0.75\"/>",
+                            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{:.1}\" {fill}/>",
                             x + offset,
                             from.min(to),
                             (from - to).abs()
@@ -332,6 +353,8 @@ struct Look {
     dash: &'static str,
     shape: Shape,
     width: f64,
+    /// Bars differ in depth.
+    opacity: f64,
 }
 
 #[derive(Clone, Copy)]
@@ -360,11 +383,19 @@ impl Look {
                 _ => DASHES[n_alike % DASHES.len()],
             },
             shape: shapes[n_alike % shapes.len()],
+            opacity: [0.8, 0.35, 0.6, 0.2][n_alike % 4],
             width: match mark {
                 Mark::Dashed | Mark::Stems => 1.6,
                 _ => 2.2,
             },
         }
+    }
+
+    fn fill(&self) -> String {
+        let Self {
+            colour, opacity, ..
+        } = self;
+        format!("fill=\"{colour}\" fill-opacity=\"{opacity}\" stroke=\"{colour}\"")
     }
 
     fn stroke(&self) -> String {
@@ -454,11 +485,10 @@ fn draw_key(svg: &mut String, figure: &Figure, number: usize, from: f64, y: f64)
         Mark::Bars => line(
             svg,
             format_args!(
-                "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"14\" height=\"12\" fill=\"{}\" \
-                 fill-opacity=\"0.75\"/>",
+                "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"14\" height=\"12\" {}/>",
                 from + 10.0,
                 y - 6.0,
-                look.colour
+                look.fill()
             ),
         ),
     }
@@ -488,7 +518,7 @@ fn spoken(figure: &Figure) -> String {
 
 /// Roughly how wide a text is. There is no font to ask; most are narrower.
 fn text_width(text: &str) -> f64 {
-    text.chars().count() as f64 * LABEL_SIZE * 0.56
+    text.chars().count() as f64 * LABEL_SIZE * 0.54
 }
 
 fn line(svg: &mut String, arguments: std::fmt::Arguments<'_>) {
@@ -628,7 +658,7 @@ mod tests {
         .with("c", Mark::Dots, [(0.5, 7.0)]);
         let drawn = figure.svg();
         assert!(
-            drawn.contains(&format!("L{:.1} 232.0", WIDTH - RIGHT)),
+            drawn.contains(&format!("L{:.1} 236.0", WIDTH - RIGHT)),
             "{drawn}"
         );
         assert_eq!(drawn.matches("<circle").count(), 1, "only the legend's");

@@ -317,7 +317,7 @@ mod tests {
             .chain([0.0, 5.0])
             .map(|rate| Rate::per_day(rate).unwrap())
             .collect();
-        let elements = vec![Element::default(); rates.len()];
+        let elements = rates.iter().map(|_| Element::default()).collect();
         World::poisson(elements, Groups::new(), &rates, 730.0, 1)
     }
 

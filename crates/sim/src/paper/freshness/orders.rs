@@ -15,7 +15,7 @@ pub(super) const EXHIBITS: &[Listed] = &[
         figure_6,
     ),
     (
-        "claim-freshness-at-one-change-per-poll",
+        "claim-63-percent",
         "Section 4: freshness is 0.63 at r = 1",
         claim_even,
     ),

@@ -290,7 +290,8 @@ fn figure_18(_: &Setting<'_>) -> Computed {
         .with("μ = 1", Mark::Line, graph(1.0))
         .with("μ = 2", Mark::Line, graph(2.0));
     let ends = [1.0, 2.0].map(|price| {
-        let polled = evenly(0.0, 1.1, 1100).filter(|changes| best_frequency(*changes, price) > 0.0);
+        let polled =
+            evenly(0.0, 1.1, 11_000).filter(|changes| best_frequency(*changes, price) > 0.0);
         Entry::rounds_to(
             format!("rate where polling ends price={price}"),
             1.0 / price,
