@@ -18,7 +18,7 @@ use tree::{NodeId, Path, ROOT, Tree};
 use std::collections::VecDeque;
 
 use super::Terms;
-use crate::estimate::updated;
+use crate::estimate::projected;
 use crate::value::{Blend, blended_value, blended_value_reaches};
 use crate::{Element, ElementId, Elements, Gamma, GroupId, Groups, Outcome, Time};
 
@@ -42,7 +42,7 @@ const PRICES_PER_ROUND: f64 = 10.0;
 const MOST_SURPRISE: f64 = 2.0;
 /// An element due later than this many mean intervals is looked at again by then:
 /// the price may have fallen.
-const LOOK_AGAIN: f64 = 0.5;
+const LOOK_AGAIN: f64 = 2.0;
 /// So many in a row are looked at again before the next is simply polled.
 const MOST_LOOKS: usize = 200;
 /// The shortest interval, in days: a tenth of a millisecond.
@@ -276,7 +276,7 @@ impl Learned {
             },
             other => other,
         };
-        let belief = crate::estimate::projected(belief, interval, outcome);
+        let belief = projected(belief, interval, outcome);
         member.changes = (belief.shape - prior.shape).max(0.0) as f32;
         member.days = (belief.per - prior.per).max(0.0) as f32;
         member.polled_at = now.0;

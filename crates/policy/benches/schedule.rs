@@ -1,0 +1,193 @@
+//! What scheduling a poll costs, in pops and pushes of a bare heap.
+//!
+//! Scheduling a poll is all of it: finding the element, taking in what the poll
+//! showed, updating belief, group and price, and putting the element where it is
+//! due next. The measure beside it is one `pop` and one `push` of std's
+//! `BinaryHeap<(u64, u32)>` with as many entries, taken in turns with ours in the
+//! same run.
+//!
+//! `cargo bench --bench schedule` goes up to 10⁷ elements; `-- --most 1e6` stops
+//! earlier, and `--test` runs a small one only, to see that it works.
+
+#![expect(clippy::print_stdout, reason = "a bench prints its findings")]
+#![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "a bench reads clock and arguments"
+)]
+
+use std::collections::BinaryHeap;
+use std::hint::black_box;
+use std::time::Instant;
+
+use rand::{Rng, RngExt, SeedableRng};
+use rand_distr::{Distribution, StandardNormal};
+use rand_pcg::Pcg64;
+use springtide_policy::schedule::{Choice, Scheduler, Terms};
+use springtide_policy::{Budget, Cost, Element, ElementId, Groups, Outcome, Time, Weight};
+
+/// Elements of a host and of one of its directories.
+const PER_HOST: usize = 1000;
+const PER_DIRECTORY: usize = 50;
+const ROUNDS: usize = 7;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let is_test = arguments.iter().any(|argument| argument == "--test");
+    let most = if is_test {
+        10_000
+    } else {
+        let most = arguments.iter().position(|argument| argument == "--most");
+        most.and_then(|at| arguments.get(at + 1)?.parse::<f64>().ok())
+            .map_or(10_000_000, |most| most as usize)
+    };
+    println!(
+        "medians of {ROUNDS} rounds; hosts of {PER_HOST} elements, directories of {PER_DIRECTORY}"
+    );
+    println!();
+    println!("   elements   heap ns   poll ns   ratio   flat ns   ratio");
+    let mut n = if is_test { 10_000 } else { 100_000 };
+    while n <= most {
+        measure(n);
+        n *= 10;
+    }
+    println!();
+    println!("flat: the same elements in no group");
+}
+
+fn measure(n: usize) {
+    // As many polls as leave out what only the first ones cost, and no more than
+    // anyone would wait for.
+    let n_polls = (n / 2).clamp(20_000, 1_000_000);
+    let mut heap = Heap::new(n);
+    let mut grouped = Driven::new(n, true);
+    let mut flat = Driven::new(n, false);
+    // Two rounds of all elements: beliefs differ, and so do due times.
+    let settle = (2 * n).min(4_000_000);
+    grouped.poll(settle);
+    flat.poll(settle);
+    heap.turn(settle);
+    let mut times = [const { Vec::new() }; 3];
+    for _ in 0..ROUNDS {
+        times[0].push(heap.turn(n_polls));
+        times[1].push(grouped.poll(n_polls));
+        times[2].push(flat.poll(n_polls));
+    }
+    let [bare, poll, flat] = times.map(|mut times| {
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    });
+    println!(
+        "{n:>11}  {bare:>8.0}  {poll:>8.0}  {:>6.2}  {flat:>8.0}  {:>6.2}",
+        poll / bare,
+        flat / bare
+    );
+}
+
+/// A bare heap whose entries go in again at a random later time.
+struct Heap {
+    heap: BinaryHeap<(u64, u32)>,
+    rng: Pcg64,
+}
+
+impl Heap {
+    fn new(n: usize) -> Self {
+        let mut rng = Pcg64::seed_from_u64(1);
+        let entry = |index| (u64::MAX - (rng.next_u64() >> 24), index);
+        Self {
+            heap: (0..n as u32).map(entry).collect(),
+            rng,
+        }
+    }
+
+    /// Nanoseconds per pop and push.
+    fn turn(&mut self, n: usize) -> f64 {
+        let started = Instant::now();
+        for _ in 0..n {
+            if let Some((key, index)) = self.heap.pop() {
+                self.heap.push((key - (self.rng.next_u64() >> 24), index));
+            }
+        }
+        black_box(&self.heap);
+        started.elapsed().as_nanos() as f64 / n as f64
+    }
+}
+
+/// A scheduler and elements that change at random.
+struct Driven {
+    scheduler: Scheduler,
+    /// Polled when, in days.
+    polled_at: Vec<f32>,
+    rates: Vec<f32>,
+    rng: Pcg64,
+}
+
+impl Driven {
+    fn new(n: usize, is_grouped: bool) -> Self {
+        let mut rng = Pcg64::seed_from_u64(2);
+        let mut groups = Groups::new();
+        let mut directories = Vec::new();
+        for _ in 0..n.div_ceil(PER_HOST) {
+            let host = groups.add(None);
+            directories.extend((0..PER_HOST / PER_DIRECTORY).map(|_| groups.add(Some(host))));
+        }
+        let elements: Vec<_> = (0..n)
+            .map(|index| {
+                let element = Element {
+                    weight: Weight::ONE,
+                    cost: Cost::ONE,
+                    group: is_grouped.then(|| directories[index / PER_DIRECTORY]),
+                };
+                (ElementId(index as u32), element)
+            })
+            .collect();
+        let rates = (0..n)
+            .map(|_| {
+                let normal: f64 = StandardNormal.sample(&mut rng);
+                (0.1 * (1.5 * normal).exp()) as f32
+            })
+            .collect();
+        let terms = Terms {
+            budget: Budget::per_day(0.1 * n as f64).expect("a budget"),
+            max_interval: None,
+        };
+        let scheduler = Scheduler::new(
+            Choice::Learned,
+            terms,
+            groups,
+            &elements,
+            Time::START,
+            &mut rng,
+        );
+        Self {
+            scheduler,
+            polled_at: vec![0.0; n],
+            rates,
+            rng,
+        }
+    }
+
+    /// Nanoseconds per poll, what the drawing of changes takes not counted.
+    fn poll(&mut self, n: usize) -> f64 {
+        // Drawn beforehand, as are the scheduler's own costs alone to be measured.
+        let draws: Vec<f32> = (0..n).map(|_| self.rng.random()).collect();
+        let started = Instant::now();
+        for draw in draws {
+            let now = self.scheduler.wake_at();
+            let Some(id) = self.scheduler.next_poll(now, &mut self.rng) else {
+                continue;
+            };
+            let days = now.as_days() as f32;
+            let changes = self.rates[id.index()] * (days - self.polled_at[id.index()]);
+            self.polled_at[id.index()] = days;
+            let outcome = if draw < changes / (1.0 + changes) {
+                Outcome::Changed { age: None }
+            } else {
+                Outcome::Unchanged
+            };
+            self.scheduler.observe(id, outcome, now);
+        }
+        black_box(&self.scheduler);
+        started.elapsed().as_nanos() as f64 / n as f64
+    }
+}
