@@ -75,6 +75,7 @@ mod error;
 pub mod estimate;
 pub mod freshness;
 mod gamma;
+mod hint;
 pub mod in_use;
 mod numeric;
 mod observation;

@@ -228,6 +228,21 @@ pub(crate) fn blended_value(belief: Gamma, blend: Blend, t: f64) -> (f64, f64) {
     )
 }
 
+/// How long a copy is fresh, on average, of the first `t` after a poll.
+///
+/// ```text
+/// ∫₀ᵗ (b/(b+s))^a ds = b/(1−a) ((1 + t/b)^(1−a) − 1)
+/// ```
+pub(crate) fn fresh_days(belief: Gamma, t: f64) -> f64 {
+    let Gamma { shape: a, per: b } = belief;
+    let length = (t / b).ln_1p();
+    if (1.0 - a).abs() < 1e-9 {
+        b * length
+    } else {
+        b * ((1.0 - a) * length).exp_m1() / (1.0 - a)
+    }
+}
+
 /// How long after a poll the next is worth `wanted`, to within a thousandth of it;
 /// `longest` if it is not by then.
 pub(crate) fn blended_value_reaches(

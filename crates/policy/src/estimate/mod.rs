@@ -23,7 +23,7 @@ mod naive;
 mod posterior;
 
 pub use bayes::{Bayes, Prior};
-pub(crate) use bayes::{projected, updated};
+pub(crate) use bayes::projected;
 pub use bias_reduced::BiasReduced;
 pub use last_modified::LastModified;
 pub use likelihood::Likelihood;

@@ -53,7 +53,7 @@ pub enum Choice {
 impl Choice {
     /// Whether it makes anything of hints.
     pub fn heeds_hints(&self) -> bool {
-        false
+        matches!(self, Self::Learned)
     }
 }
 
@@ -200,7 +200,9 @@ impl Scheduler {
 
     /// A listing, or whoever else may know, says that an element has changed.
     pub fn hint(&mut self, id: ElementId, now: Time) {
-        let _ = (id, now);
+        if let Mode::Paced(paced) = &mut self.mode {
+            paced.hint(id, now);
+        }
     }
 
     /// Whether it must be told, when it wakes, which copies are stale: the oracle

@@ -147,6 +147,13 @@ impl Paced {
         }
     }
 
+    pub(super) fn hint(&mut self, id: ElementId, now: Time) {
+        match &mut self.queue {
+            Queue::InUse(_) => {}
+            Queue::Learned(learned) => learned.hint(id, self.elements.get(id), now),
+        }
+    }
+
     pub(super) fn price(&self) -> Option<f64> {
         match &self.queue {
             Queue::InUse(_) => None,

@@ -15,11 +15,12 @@ mod tree;
 
 use tree::{NodeId, Path, ROOT, Tree};
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::Terms;
 use crate::estimate::projected;
-use crate::value::{Blend, blended_value, blended_value_reaches};
+use crate::hint::Hearsay;
+use crate::value::{Blend, blended_value, blended_value_reaches, fresh_days};
 use crate::{Element, ElementId, Elements, Gamma, GroupId, Groups, Outcome, Time};
 
 /// How many changes a group must have shown for its own rate to count as much as
@@ -62,6 +63,23 @@ pub(super) struct Learned {
     /// The element that was given out last, while its entry is still in the tree.
     taken: Option<u32>,
     deadlines: Option<Deadlines>,
+    /// What hints are worth in each outermost group, by its node; empty until there
+    /// is one.
+    hearsay: Vec<Hearsay>,
+    /// The elements with hints since their last poll.
+    hinted: BTreeMap<u32, Hinted>,
+}
+
+/// What hints since the last poll have done to an element.
+#[derive(Debug, Clone, Copy)]
+struct Hinted {
+    n_hints: u32,
+    /// When the last came, as an interval since the poll.
+    at: f64,
+    /// How long the copy was fresh until then, on average, and how likely it
+    /// is to be fresh given the hints alone.
+    fresh_days: f64,
+    kept: f64,
 }
 
 /// What is known of an element.
@@ -132,6 +150,8 @@ impl Learned {
                 longest: longest.0,
                 queue: VecDeque::with_capacity(elements.len()),
             }),
+            hearsay: Vec::new(),
+            hinted: BTreeMap::new(),
         };
         learned.make_nodes(groups, elements);
         let mean_interval = learned.mean_interval();
@@ -189,6 +209,7 @@ impl Learned {
             && member.is_here
         {
             *member = Member::NONE;
+            self.hinted.remove(&id.0);
             self.n_members -= 1;
             self.total_cost -= cost;
         }
@@ -219,7 +240,7 @@ impl Learned {
             self.wind(&path, now.0);
             let standing = self.standing(index, now.0);
             let worth = worth(elements.get(ElementId(index)));
-            let (value, _) = blended_value(standing.belief, self.blend(), standing.interval);
+            let value = self.value_now(index, &path, &standing);
             if (worth * value).ln() >= self.log_price {
                 return Some((due, index));
             }
@@ -244,7 +265,7 @@ impl Learned {
         self.wind(&path, now.0);
         let standing = self.standing(index, now.0);
         let worth = worth(element);
-        self.note_price(&standing, worth);
+        self.note_price(index, &path, &standing, worth);
 
         let Standing {
             prior,
@@ -253,6 +274,7 @@ impl Learned {
         } = standing;
         let changed = matches!(outcome, Outcome::Changed { .. });
         let chance = -(-belief.shape * (interval / belief.per).ln_1p()).exp_m1();
+        let chance = self.heed(index, &path, chance, &standing, changed);
         // An element's own change is no news of its group if it was to be expected.
         let mut expected = chance;
         for (depth, &node) in path.iter().enumerate() {
@@ -287,6 +309,35 @@ impl Learned {
         }
         let standing = self.standing(index, now.0);
         self.wait(index, &path, &standing, worth);
+    }
+
+    /// Someone says that an element has changed.
+    pub(super) fn hint(&mut self, id: ElementId, element: Element, now: Time) {
+        let index = id.0;
+        self.set_aside();
+        match self.members.get(id.index()) {
+            // One that is being polled is about to be seen anyway.
+            Some(member) if member.is_here && !member.key.is_nan() => {}
+            _ => return,
+        }
+        let path = self.tree.path(self.members[id.index()].leaf);
+        self.wind(&path, now.0);
+        if self.hearsay.len() < self.tree.nodes.len() {
+            self.hearsay.resize(self.tree.nodes.len(), Hearsay::NONE);
+        }
+        let standing = self.standing(index, now.0);
+        let silent = self.silent_belief(&path, standing.belief);
+        let before = self.hinted.get(&index).copied().unwrap_or(Hinted::NONE);
+        let passed = fresh_days(silent, standing.interval) - fresh_days(silent, before.at);
+        let doubt = self.hearsay_of(&path).doubt();
+        let hinted = Hinted {
+            n_hints: before.n_hints + 1,
+            at: standing.interval,
+            fresh_days: before.fresh_days + before.kept * passed,
+            kept: before.kept * doubt,
+        };
+        self.hinted.insert(index, hinted);
+        self.wait(index, &path, &standing, worth(element));
     }
 
     pub(super) fn price(&self) -> f64 {
@@ -454,12 +505,14 @@ impl Learned {
         let mean_interval = self.mean_interval();
         let waited = standing.interval;
         let longest = LOOK_AGAIN * mean_interval + waited;
-        let interval = blended_value_reaches(
-            standing.belief,
-            self.blend(),
-            self.log_price.exp() / worth,
-            ((mean_interval + waited).min(longest), longest),
-        );
+        let wanted = self.log_price.exp() / worth;
+        let silent = self.silent_belief(path, standing.belief);
+        let start = ((mean_interval + waited).min(longest), longest);
+        let interval = blended_value_reaches(silent, self.blend(), wanted, start);
+        let interval = match self.hinted.get(&index) {
+            Some(hinted) => hinted.reaches(silent, wanted, (waited, interval)),
+            None => interval,
+        };
         let leaf = path[path.len() - 1];
         let member = &mut self.members[index as usize];
         member.is_look = interval >= longest;
@@ -468,13 +521,112 @@ impl Learned {
         self.tree.put(path, index, key);
     }
 
-    fn note_price(&mut self, standing: &Standing, worth: f64) {
-        let (value, _) = blended_value(standing.belief, self.blend(), standing.interval);
+    /// What is believed of the changes that come without a hint.
+    fn silent_belief(&self, path: &Path, belief: Gamma) -> Gamma {
+        if self.hearsay.is_empty() {
+            return belief;
+        }
+        Gamma {
+            shape: belief.shape,
+            per: belief.per / self.hearsay_of(path).silent(),
+        }
+    }
+
+    /// What hints are worth in the outermost group of a path.
+    fn hearsay_of(&self, path: &Path) -> Hearsay {
+        let node = path.get(1).unwrap_or(&ROOT);
+        let hearsay = self.hearsay.get(*node as usize);
+        hearsay.copied().unwrap_or(Hearsay::NONE)
+    }
+
+    /// What polling an element is worth now, but for its weight and cost.
+    fn value_now(&self, index: u32, path: &Path, standing: &Standing) -> f64 {
+        let silent = self.silent_belief(path, standing.belief);
+        let (value, _) = blended_value(silent, self.blend(), standing.interval);
+        match self.hinted.get(&index) {
+            Some(hinted) => hinted.value(silent, standing.interval).max(value),
+            None => value,
+        }
+    }
+
+    /// Takes in what a poll says of hints; gives the chance of a change, which was
+    /// `chance` without them.
+    fn heed(
+        &mut self,
+        index: u32,
+        path: &Path,
+        chance: f64,
+        standing: &Standing,
+        changed: bool,
+    ) -> f64 {
+        if self.hearsay.is_empty() {
+            return chance;
+        }
+        let silent = self.silent_belief(path, standing.belief);
+        let fresh = (-silent.shape * (standing.interval / silent.per).ln_1p()).exp();
+        let hinted = self.hinted.remove(&index);
+        let node = *path.get(1).unwrap_or(&ROOT) as usize;
+        let Some(hearsay) = self.hearsay.get_mut(node) else {
+            return chance;
+        };
+        match hinted {
+            Some(hinted) => {
+                hearsay.observe_hinted(changed, hinted.n_hints, fresh);
+                1.0 - fresh * hinted.kept
+            }
+            None => {
+                hearsay.observe_unhinted(changed, chance);
+                1.0 - fresh
+            }
+        }
+    }
+
+    fn note_price(&mut self, index: u32, path: &Path, standing: &Standing, worth: f64) {
+        let value = self.value_now(index, path, standing);
         let surprise = (worth * value).ln() - self.log_price;
         let share = (PRICES_PER_ROUND / self.n_members as f64).min(0.5);
         if worth > 0.0 {
             self.log_price += share * surprise.clamp(-MOST_SURPRISE, MOST_SURPRISE);
         }
+    }
+}
+
+impl Hinted {
+    const NONE: Self = Self {
+        n_hints: 0,
+        at: 0.0,
+        fresh_days: 0.0,
+        kept: 1.0,
+    };
+
+    /// What a poll is worth for freshness after hints, so long after the last:
+    ///
+    /// ```text
+    /// U(t) = ∫₀ᵗ P − t·P(t)
+    /// ```
+    ///
+    /// with P, the chance to be fresh, falling by a factor at each hint.
+    fn value(&self, silent: Gamma, t: f64) -> f64 {
+        let since = fresh_days(silent, t) - fresh_days(silent, self.at);
+        let fresh = (-silent.shape * (t / silent.per).ln_1p()).exp();
+        self.fresh_days + self.kept * (since - t * fresh)
+    }
+
+    /// When, from now to the latest, a poll is worth what is wanted.
+    fn reaches(&self, silent: Gamma, wanted: f64, (now, latest): (f64, f64)) -> f64 {
+        if self.value(silent, now) >= wanted {
+            return now;
+        }
+        let (mut low, mut high) = (now, latest.max(now));
+        for _ in 0..12 {
+            let middle = 0.5 * (low + high);
+            if self.value(silent, middle) >= wanted {
+                high = middle;
+            } else {
+                low = middle;
+            }
+        }
+        high
     }
 }
 
