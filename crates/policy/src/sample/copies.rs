@@ -49,11 +49,6 @@ impl Site {
         self.members.len() - self.n_taken
     }
 
-    /// The share of its samples that had changed.
-    pub(super) fn share(&self) -> f64 {
-        f64::from(self.n_changed) / f64::from(self.n_samples.max(1))
-    }
-
     /// Where the share of all its elements lies, within so many standard
     /// deviations: Wilson's interval, which does not shrink to a point where all
     /// samples agree.
@@ -64,7 +59,7 @@ impl Site {
     pub(super) fn interval(&self, deviations: f64) -> (f64, f64) {
         let (c, s) = (f64::from(self.n_changed), f64::from(self.n_samples));
         let square = deviations * deviations;
-        let half = deviations * (self.share() * (s - c) + 0.25 * square).sqrt();
+        let half = deviations * (c * (s - c) / s.max(1.0) + 0.25 * square).sqrt();
         let (middle, whole) = (c + 0.5 * square, s + square);
         ((middle - half) / whole, (middle + half) / whole)
     }

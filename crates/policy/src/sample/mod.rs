@@ -195,6 +195,7 @@ impl Sampler {
     pub fn next(&mut self, rng: &mut dyn rand::Rng) -> Option<ElementId> {
         loop {
             if !self.batch.affords(Role::Sample) {
+                self.learn();
                 return None;
             }
             if let Some(id) = self.batch.listed.pop() {
@@ -400,17 +401,7 @@ impl Sampler {
 
     /// All samples are taken, or for adaptive sampling those of this step.
     fn judge(&mut self) {
-        // The first samples alone: sites sampled further were chosen for what these
-        // had shown.
-        if !self.batch.has_learned {
-            self.batch.has_learned = true;
-            for &site in &self.batch.subset {
-                let site = &self.copies.sites[site as usize];
-                let (n_changed, n_samples) = (site.n_changed, site.n_samples);
-                self.moments.learn(n_changed.into(), n_samples.into());
-            }
-            self.batch.shares = self.moments.shares();
-        }
+        self.learn();
         if self.sampling == Sampling::Adaptive {
             self.decide();
             self.batch.stage = Stage::Chosen;
@@ -420,31 +411,52 @@ impl Sampler {
         }
     }
 
+    /// Learns from the first samples of the batch how shares are spread. From these
+    /// alone: sites sampled further were chosen for what they had shown.
+    fn learn(&mut self) {
+        if self.batch.has_learned {
+            return;
+        }
+        self.batch.has_learned = true;
+        for &site in &self.batch.subset {
+            let site = &self.copies.sites[site as usize];
+            let (n_changed, n_samples) = (site.n_changed, site.n_samples);
+            self.moments.learn(n_changed.into(), n_samples.into());
+        }
+        self.batch.shares = self.moments.shares();
+    }
+
     /// Steps 7 to 10 of Algorithm 3.1: sites surely above the threshold are ranked
     /// for download; neither they nor the ones surely below are sampled further.
     ///
     /// The threshold is the share at which what is left of the budget would end if
-    /// the sites yet undecided were polled whole, best first. Sites without
-    /// elements left are out already: the algorithm as printed would keep them for
-    /// ever.
+    /// the sites yet undecided were polled whole, best first. A site's share is the
+    /// middle of its interval: after a single sample the share of the samples is 0 or
+    /// 1, which would be a threshold that half of the sites cannot reach. Sites
+    /// without elements left are out already; the algorithm as printed would keep
+    /// them for ever.
     fn decide(&mut self) {
+        let deviations = SQRT_2 * erf_inv(self.settings.confidence);
         let sampled = std::mem::take(&mut self.batch.sampled);
-        let mut shares: Vec<(f64, usize)> = sampled
-            .iter()
-            .map(|&site| &self.copies.sites[site as usize])
-            .map(|site| (site.share(), site.n_left()))
+        let mut sites: Vec<(u32, f64, f64)> = sampled
+            .into_iter()
+            .map(|site| {
+                let (low, high) = self.copies.sites[site as usize].interval(deviations);
+                (site, low, high)
+            })
             .collect();
-        shares.sort_unstable_by(|one, other| other.0.total_cmp(&one.0));
+        sites.sort_unstable_by(|one, other| {
+            let middles = (other.1 + other.2).total_cmp(&(one.1 + one.2));
+            middles.then(one.0.cmp(&other.0))
+        });
         let mut left = self.batch.left();
-        let last = shares.iter().find(|&&(_, n_left)| {
-            left -= n_left as f64;
+        let last = sites.iter().find(|&&(site, ..)| {
+            left -= self.copies.sites[site as usize].n_left() as f64;
             left < 0.0
         });
-        let threshold = last.map_or(f64::NEG_INFINITY, |&(share, _)| share);
-        let deviations = SQRT_2 * erf_inv(self.settings.confidence);
+        let threshold = last.map_or(f64::NEG_INFINITY, |&(_, low, high)| 0.5 * (low + high));
         let mut chosen = Vec::new();
-        for site in sampled {
-            let (low, high) = self.copies.sites[site as usize].interval(deviations);
+        for (site, low, high) in sites {
             if low > threshold {
                 chosen.push(site);
             } else if high >= threshold {
@@ -710,6 +722,18 @@ mod tests {
             assert!(seen.len() >= n_before + 5, "new sites each time");
             n_before = seen.len();
         }
+    }
+
+    #[test]
+    fn a_budget_that_ends_with_the_samples_still_teaches_how_shares_are_spread() {
+        let settings = settings()
+            .with_sample_size(5)
+            .and_then(|settings| settings.with_subset(Subset::All))
+            .unwrap();
+        let mut script = script(Sampling::Greedy, settings, &[10; 10]);
+        assert_eq!(script.sampler.shares(), Shares::EVEN);
+        script.batch(50.0, |id| id < 20);
+        assert!((script.sampler.shares().mean() - 0.2).abs() < 1e-9);
     }
 
     #[test]

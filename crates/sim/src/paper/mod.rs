@@ -12,6 +12,7 @@
 
 mod freshness;
 pub mod page;
+mod sampling;
 
 use std::fmt;
 
@@ -101,7 +102,7 @@ pub struct Tally {
 
 /// All exhibits, paper by paper, each in reading order.
 pub fn exhibits() -> Vec<Exhibit> {
-    [freshness::exhibits()].concat()
+    [freshness::exhibits(), sampling::exhibits()].concat()
 }
 
 impl Paper {
