@@ -22,8 +22,8 @@ mod likelihood;
 mod naive;
 mod posterior;
 
-pub use bayes::{Bayes, Prior};
 pub(crate) use bayes::projected;
+pub use bayes::{Bayes, Prior};
 pub use bias_reduced::BiasReduced;
 pub use last_modified::LastModified;
 pub use likelihood::Likelihood;

@@ -1,5 +1,6 @@
 //! What the frequency policy remembers of an element, and when it is due.
 
+use super::Aim;
 use crate::plan::{Candidates, Policy, Rule, RulePolicy};
 use crate::{Budget, Objective, Rate, Span, Time, Weight};
 
@@ -46,11 +47,12 @@ impl History {
     }
 }
 
-/// How long after its last poll each element is due, for the most changes found
-/// with a budget a day.
+/// How long after its last poll each element is due, by the plan that is best for
+/// the aim with a budget a day.
 pub(super) fn intervals(
     rates: &[Rate],
     weights: impl Iterator<Item = f64>,
+    aim: Aim,
     per_day: f64,
 ) -> Vec<Span> {
     // The plan that is best for freshness has g(λ/f) = μλ/w. With the rate in the
@@ -58,7 +60,10 @@ pub(super) fn intervals(
     let weights: Vec<Weight> = rates
         .iter()
         .zip(weights)
-        .map(|(rate, weight)| Weight(weight * rate.0))
+        .map(|(rate, weight)| match aim {
+            Aim::Freshness => Weight(weight),
+            Aim::Changes => Weight(weight * rate.0),
+        })
         .collect();
     let candidates = Candidates::new(rates)
         .and_then(|candidates| candidates.with_weights(&weights))
@@ -109,9 +114,9 @@ mod tests {
     }
 
     #[test]
-    fn equal_weights_are_polled_in_proportion_to_the_rates() {
+    fn finding_changes_polls_in_proportion_to_the_rates() {
         let rates = [0.5, 1.0, 4.5].map(Rate);
-        let intervals = intervals(&rates, [1.0; 3].into_iter(), 2.0);
+        let intervals = intervals(&rates, [1.0; 3].into_iter(), Aim::Changes, 2.0);
         for (interval, expected) in intervals.iter().zip([6.0, 3.0, 2.0 / 3.0]) {
             assert!((interval.0 / expected - 1.0).abs() < 1e-9, "{intervals:?}");
         }
@@ -119,7 +124,12 @@ mod tests {
 
     #[test]
     fn heavier_elements_are_polled_more_often_than_their_rates_say() {
-        let intervals = intervals(&[Rate(1.0), Rate(1.0)], [1.0, 2.0].into_iter(), 1.0);
+        let intervals = intervals(
+            &[Rate(1.0), Rate(1.0)],
+            [1.0, 2.0].into_iter(),
+            Aim::Changes,
+            1.0,
+        );
         assert!(intervals[1] < intervals[0]);
         // Together they make a poll a day.
         let total: f64 = intervals.iter().map(|interval| 1.0 / interval.0).sum();

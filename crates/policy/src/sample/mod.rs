@@ -54,7 +54,7 @@ mod history;
 mod settings;
 mod size;
 
-pub use settings::{Settings, Subset, Unit};
+pub use settings::{Aim, Settings, Subset, Unit};
 pub use size::{Shares, Threshold, rough_sample_size};
 
 use std::f64::consts::SQRT_2;
@@ -83,20 +83,19 @@ pub enum Sampling {
     Adaptive,
     /// Round-robin with a share of the budget, greedy with the rest (section 3.6).
     RoundRobinGreedy,
-    /// Each element as often as finds the most changes, going by its own history
-    /// (section 2.1): first everyone once, then whoever is due earliest.
+    /// Each element as often as the optimal plan has it, going by its own history
+    /// (section 2.1): first everyone once, then whoever is due earliest. Rates are
+    /// estimated as by [`BiasReduced`](crate::estimate::BiasReduced).
     ///
-    /// Rates are estimated as by
-    /// [`BiasReduced`](crate::estimate::BiasReduced), and the plan is
+    /// Optimal for freshness, unless the [`Aim`] is to find changes:
     ///
     /// ```text
     /// max Σ w f (1 − e^(−λ/f)):   g(λ/f) = μ/w,   g(x) = 1 − (1 + x) e^(−x)
     /// ```
     ///
-    /// which for equal weights is in proportion to the rates. The plan that is best
-    /// for freshness, which the paper refers to, leaves out those that change
-    /// fastest, and finds fewer changes than greedy sampling for ever; the paper's
-    /// Figure 10 says otherwise of the policy it ran.
+    /// which for equal weights is in proportion to the rates. The plan for freshness
+    /// leaves out those that change fastest, and finds fewer changes than greedy
+    /// sampling for ever; the paper's Figure 10 says otherwise of the policy it ran.
     Frequency,
     /// Knows what has changed (section 4.4).
     Oracle,
@@ -279,7 +278,7 @@ impl Sampler {
                 .collect();
             let weights = known.iter().map(|&id| self.copies.weight(id));
             let per_day = n as f64 / self.settings.cycle.0;
-            let intervals = history::intervals(&rates, weights, per_day);
+            let intervals = history::intervals(&rates, weights, self.settings.aim, per_day);
             let due: Vec<(f64, u32)> = known
                 .iter()
                 .zip(intervals)

@@ -11,6 +11,18 @@ pub struct Settings {
     pub(super) share: f64,
     pub(super) unit: Unit,
     pub(super) subset: Subset,
+    pub(super) aim: Aim,
+}
+
+/// What the frequency policy plans for, with the rates that it has estimated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Aim {
+    /// The highest freshness: the optimal plan of the freshness paper, which gives
+    /// up on elements that change too often.
+    #[default]
+    Freshness,
+    /// The most changes found, which is what the sampling paper measures.
+    Changes,
 }
 
 /// What samples are taken of.
@@ -66,6 +78,7 @@ impl Settings {
                 share: Self::SHARE,
                 unit: Unit::default(),
                 subset: Subset::default(),
+                aim: Aim::default(),
             })
         } else {
             Err(Error::Cycle(cycle.0))
@@ -157,6 +170,12 @@ impl Settings {
             unit_interval(share)?;
         }
         Ok(Self { subset, ..self })
+    }
+
+    /// The same with another aim of the frequency policy.
+    #[must_use]
+    pub fn with_aim(self, aim: Aim) -> Self {
+        Self { aim, ..self }
     }
 
     /// The time from one batch to the next.

@@ -262,3 +262,45 @@ impl Sampled {
         next
     }
 }
+
+/// Phases between 0 and 1 for this many elements, evenly spaced and such that
+/// neighbours, which are often alike, are far apart: (k·i mod n + ½)/n, with k near
+/// the golden section of n.
+fn phases(n: usize) -> impl Iterator<Item = f64> {
+    fn have_common_factor(mut a: usize, mut b: usize) -> bool {
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a > 1
+    }
+    let mut stride = ((n as f64 * 0.618_033_988_749_895).round() as usize).max(1);
+    while have_common_factor(stride, n) {
+        stride += 1;
+    }
+    (0..n).scan(0, move |place, _| {
+        let phase = (*place as f64 + 0.5) / n as f64;
+        *place = (*place + stride) % n;
+        Some(phase)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phases_are_evenly_spaced_and_neighbours_far_apart() {
+        for n in [1, 2, 3, 8, 100, 1001] {
+            let phases: Vec<f64> = phases(n).collect();
+            let mut sorted = phases.clone();
+            sorted.sort_by(f64::total_cmp);
+            for (position, phase) in sorted.iter().enumerate() {
+                assert!((phase * n as f64 - 0.5 - position as f64).abs() < 1e-9);
+            }
+            if n > 8 {
+                let near = |pair: &[f64]| (pair[0] - pair[1]).abs() < 0.3;
+                assert!(!phases.windows(2).any(near));
+            }
+        }
+    }
+}

@@ -1,9 +1,9 @@
 //! One poll at a time, at the pace of the budget: the earliest due first.
 
-use super::Terms;
 use super::due::DueQueue;
 use super::learned::Learned;
 use super::limits::Limits;
+use super::{Terms, phases};
 use crate::in_use::{InUse, Memory};
 use crate::{Element, ElementId, Elements, Groups, Outcome, Span, Time};
 
@@ -141,9 +141,7 @@ impl Paced {
         }
         match &mut self.queue {
             Queue::InUse(habits) => habits.observe(id, outcome, now),
-            Queue::Learned(learned) => {
-                learned.observe(id, self.elements.get(id), outcome, now);
-            }
+            Queue::Learned(learned) => learned.observe(id, &self.elements, outcome, now),
         }
     }
 
@@ -206,10 +204,8 @@ impl Habits {
             longest: terms.max_interval.unwrap_or(Span::FOREVER),
             fixed: Span(round),
         };
-        let n = elements.len() as f64;
-        for (position, &(id, _)) in elements.iter().enumerate() {
+        for (&(id, _), phase) in elements.iter().zip(phases(elements.len())) {
             habits.remember(id, now);
-            let phase = (position as f64 + 0.5) / n;
             habits.queue.put(id.0, now.0 + phase * round);
         }
         habits

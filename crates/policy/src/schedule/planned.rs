@@ -3,6 +3,7 @@
 use rand::Rng;
 
 use super::due::DueQueue;
+use super::phases;
 use crate::plan::{Candidates, Plan, Policy, Rule, RulePolicy};
 use crate::{Budget, Element, ElementId, Elements, Frequency, Groups, Order, Rate, Time};
 
@@ -108,9 +109,8 @@ impl Planned {
             planned.set(id, element);
         }
         planned.plan_again(groups, now);
-        let n = elements.len() as f64;
-        for (position, &(id, _)) in elements.iter().enumerate() {
-            let first = order.first_place((position as f64 + 0.5) / n, rng);
+        for (&(id, _), phase) in elements.iter().zip(phases(elements.len())) {
+            let first = order.first_place(phase, rng);
             let Member { frequency, place } = &mut planned.members[id.index()];
             *place = 0.0;
             if *frequency > 0.0 {

@@ -13,11 +13,11 @@
 mod clock;
 mod tree;
 
-use tree::{NodeId, Path, ROOT, Tree};
+use tree::{Node, NodeId, Path, ROOT, Tree};
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::Terms;
+use super::{Terms, phases};
 use crate::estimate::projected;
 use crate::hint::Hearsay;
 use crate::value::{Blend, blended_value, blended_value_reaches, fresh_days};
@@ -36,14 +36,22 @@ const MOST_CHANGES: f64 = 5.0;
 /// How long half of what was seen of an element counts, in days.
 const HALF_LIFE: f64 = 365.0;
 /// What a mean interval less of age is worth, beside a day of freshness.
-const AGE_SHARE: f64 = 0.02;
+const AGE_SHARE: f64 = 0.01;
 /// The price is a mean over the last polls: so many in a round of all elements.
-const PRICES_PER_ROUND: f64 = 10.0;
+const PRICES_PER_ROUND: f64 = 1.0;
 /// The price moves by no more than this factor's logarithm for one poll.
 const MOST_SURPRISE: f64 = 2.0;
 /// An element due later than this many mean intervals is looked at again by then:
 /// the price may have fallen.
 const LOOK_AGAIN: f64 = 2.0;
+/// Due times in a leaf are worked out anew when its rate, or the price, has moved by
+/// more than this factor,
+const MOVED: f64 = 1.2;
+/// but no more often than costs so many for each poll there.
+const ANEW_PER_POLL: usize = 4;
+/// A group of fewer elements does not get a node: they are too few to say much
+/// together.
+const FEWEST: u32 = 4;
 /// So many in a row are looked at again before the next is simply polled.
 const MOST_LOOKS: usize = 200;
 /// The shortest interval, in days: a tenth of a millisecond.
@@ -113,6 +121,24 @@ impl Member {
     };
 }
 
+impl Member {
+    fn standing(&self, leaf: &Node, now: f64) -> Standing {
+        let prior = Gamma {
+            shape: PRIOR_CHANGES,
+            per: PRIOR_CHANGES / leaf.rate,
+        };
+        let kept = (-(now - self.polled_at) / HALF_LIFE).exp2();
+        Standing {
+            prior,
+            belief: Gamma {
+                shape: prior.shape + f64::from(self.changes) * kept,
+                per: prior.per + f64::from(self.days) * kept,
+            },
+            interval: (leaf.clock.shows - self.polled).max(SHORTEST),
+        }
+    }
+}
+
 /// Elements in the order of their last polls, which is that of the times by which
 /// they must be polled again.
 #[derive(Debug)]
@@ -157,17 +183,10 @@ impl Learned {
         let mean_interval = learned.mean_interval();
         learned.log_price = learned.first_price(elements, mean_interval);
 
-        // Evenly phased within each leaf, and leaf against leaf: multiples of the
-        // golden ratio and of another such number.
-        let mut n_in_leaf = vec![0_u32; learned.tree.nodes.len()];
-        for &(id, element) in elements {
+        for (&(id, element), phase) in elements.iter().zip(phases(elements.len())) {
             let leaf = learned.enter(id, element, now);
-            let count = &mut n_in_leaf[leaf as usize];
-            *count += 1;
-            let phase =
-                f64::from(*count) * 0.618_033_988_749_895 + f64::from(leaf) * 0.754_877_666_246_693;
             let member = &mut learned.members[id.index()];
-            member.key = now.0 + phase.fract() * mean_interval;
+            member.key = now.0 + phase * mean_interval;
             let (key, path) = (member.key, learned.tree.path(leaf));
             learned.tree.put(&path, id.0, key);
         }
@@ -254,7 +273,13 @@ impl Learned {
         self.taken = Some(index);
     }
 
-    pub(super) fn observe(&mut self, id: ElementId, element: Element, outcome: Outcome, now: Time) {
+    pub(super) fn observe(
+        &mut self,
+        id: ElementId,
+        elements: &Elements,
+        outcome: Outcome,
+        now: Time,
+    ) {
         let index = id.0;
         if self.taken == Some(index) {
             self.taken = None;
@@ -264,7 +289,7 @@ impl Learned {
         let path = self.tree.path(self.members[id.index()].leaf);
         self.wind(&path, now.0);
         let standing = self.standing(index, now.0);
-        let worth = worth(element);
+        let worth = worth(elements.get(id));
         self.note_price(index, &path, &standing, worth);
 
         let Standing {
@@ -309,6 +334,7 @@ impl Learned {
         }
         let standing = self.standing(index, now.0);
         self.wait(index, &path, &standing, worth);
+        self.keep_up(leaf, elements, now);
     }
 
     /// Someone says that an element has changed.
@@ -375,9 +401,47 @@ impl Learned {
         }
     }
 
-    /// A node for every group with elements of its own or with more than one group
-    /// inside; one that holds the same elements as the group around it would count
-    /// what they show twice.
+    /// Works out the due times of a leaf anew if what they went by has moved, so
+    /// that elements polled long ago follow what their group has learned since.
+    /// Those never polled stay where they are: the first round is for everyone.
+    fn keep_up(&mut self, leaf: NodeId, elements: &Elements, now: Time) {
+        let node = &mut self.tree.nodes[leaf as usize];
+        node.n_polls += 1;
+        let basis = node.rate / self.log_price.exp();
+        if node.basis.is_nan() {
+            node.basis = basis;
+        }
+        let moved = basis / node.basis;
+        let is_worth_it = ANEW_PER_POLL * node.n_polls as usize >= self.tree.n_entries(leaf);
+        if (1.0 / MOVED..MOVED).contains(&moved) || !is_worth_it {
+            return;
+        }
+        let node = &mut self.tree.nodes[leaf as usize];
+        node.basis = basis;
+        node.n_polls = 0;
+        let path = self.tree.path(leaf);
+        let mut tree = std::mem::replace(&mut self.tree, Tree::new(1.0, 0.0));
+        tree.put_anew(leaf, |node, index, due| {
+            let member = self.members[index as usize];
+            if member.key.to_bits() != due.to_bits() {
+                return None;
+            }
+            if member.days == 0.0 && member.changes == 0.0 {
+                return Some(due);
+            }
+            let standing = member.standing(node, now.0);
+            let worth = worth(elements.get(ElementId(index)));
+            let (key, is_look) = self.due(index, &path, node, &standing, worth);
+            let member = &mut self.members[index as usize];
+            (member.key, member.is_look) = (key, is_look);
+            Some(key)
+        });
+        self.tree = tree;
+    }
+
+    /// A node for every group of some size with elements of its own or with more
+    /// than one group inside; one that holds the same elements as the group around
+    /// it would count what they show twice.
     fn make_nodes(&mut self, groups: &Groups, elements: &[(ElementId, Element)]) {
         let mut n_inside = vec![0_u32; groups.len()];
         for group in elements.iter().filter_map(|(_, element)| element.group) {
@@ -397,7 +461,7 @@ impl Learned {
                 None => self.tree.add(ROOT),
                 Some(parent) => {
                     let around = self.nodes[parent.number() as usize];
-                    if n_inside[parent.number() as usize] == n {
+                    if n < FEWEST || n_inside[parent.number() as usize] == n {
                         around
                     } else {
                         self.tree.add(around)
@@ -484,24 +548,27 @@ impl Learned {
     /// What is believed of an element whose path was [wound](Self::wind).
     fn standing(&self, index: u32, now: f64) -> Standing {
         let member = &self.members[index as usize];
-        let leaf = &self.tree.nodes[member.leaf as usize];
-        let prior = Gamma {
-            shape: PRIOR_CHANGES,
-            per: PRIOR_CHANGES / leaf.rate,
-        };
-        let kept = (-(now - member.polled_at) / HALF_LIFE).exp2();
-        Standing {
-            prior,
-            belief: Gamma {
-                shape: prior.shape + f64::from(member.changes) * kept,
-                per: prior.per + f64::from(member.days) * kept,
-            },
-            interval: (leaf.clock.shows - member.polled).max(SHORTEST),
-        }
+        member.standing(&self.tree.nodes[member.leaf as usize], now)
     }
 
     /// Puts an element where it is due, or where it is to be looked at again.
     fn wait(&mut self, index: u32, path: &Path, standing: &Standing, worth: f64) {
+        let leaf = &self.tree.nodes[path[path.len() - 1] as usize];
+        let (key, is_look) = self.due(index, path, leaf, standing, worth);
+        let member = &mut self.members[index as usize];
+        (member.key, member.is_look) = (key, is_look);
+        self.tree.put(path, index, key);
+    }
+
+    /// When an element is due on its leaf's clock, or to be looked at again.
+    fn due(
+        &self,
+        index: u32,
+        path: &Path,
+        leaf: &Node,
+        standing: &Standing,
+        worth: f64,
+    ) -> (f64, bool) {
         let mean_interval = self.mean_interval();
         let waited = standing.interval;
         let longest = LOOK_AGAIN * mean_interval + waited;
@@ -513,12 +580,8 @@ impl Learned {
             Some(hinted) => hinted.reaches(silent, wanted, (waited, interval)),
             None => interval,
         };
-        let leaf = path[path.len() - 1];
-        let member = &mut self.members[index as usize];
-        member.is_look = interval >= longest;
-        member.key = self.tree.nodes[leaf as usize].clock.shows + interval - waited;
-        let key = member.key;
-        self.tree.put(path, index, key);
+        let due = leaf.clock.shows + interval - waited;
+        (due, interval >= longest)
     }
 
     /// What is believed of the changes that come without a hint.

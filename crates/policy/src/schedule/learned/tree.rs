@@ -28,6 +28,10 @@ pub(super) struct Node {
     pub(super) changes: f64,
     pub(super) days: f64,
     pub(super) rate: f64,
+    /// Polls since its members' due times were last worked out anew, and the rate
+    /// and the price that they then went by, as a quotient.
+    pub(super) n_polls: u32,
+    pub(super) basis: f64,
     /// Where it is in its parent's heap.
     position: u32,
     depth: u8,
@@ -57,6 +61,8 @@ impl Tree {
             changes: 0.0,
             days: 0.0,
             rate,
+            n_polls: 0,
+            basis: f64::NAN,
             position: 0,
             depth: 0,
             heap: Vec::new(),
@@ -77,6 +83,8 @@ impl Tree {
             changes: 0.0,
             days: 0.0,
             rate: around.rate,
+            n_polls: 0,
+            basis: f64::NAN,
             position: around.heap.len() as u32,
             depth: around.depth + 1,
             heap: Vec::new(),
@@ -134,6 +142,41 @@ impl Tree {
             self.push(leaf, key, index);
         }
         self.tell(leaf);
+    }
+
+    /// How many entries a node has.
+    pub(super) fn n_entries(&self, node: NodeId) -> usize {
+        self.nodes[node as usize].heap.len()
+    }
+
+    /// Gives a node's elements new times; `None` for an entry that no longer holds.
+    pub(super) fn put_anew(
+        &mut self,
+        node: NodeId,
+        mut key: impl FnMut(&Node, u32, f64) -> Option<f64>,
+    ) {
+        let mut heap = std::mem::take(&mut self.nodes[node as usize].heap);
+        let around = &self.nodes[node as usize];
+        heap.retain_mut(|(due, entry)| {
+            if *entry & NODE != 0 {
+                return true;
+            }
+            match key(around, *entry, *due) {
+                Some(new) => {
+                    *due = new;
+                    true
+                }
+                None => false,
+            }
+        });
+        self.nodes[node as usize].heap = heap;
+        // As a heap is made: from the bottom up.
+        let n = self.nodes[node as usize].heap.len();
+        for position in (0..n).rev() {
+            let entry = self.nodes[node as usize].heap[position];
+            self.sink(node, position, entry);
+        }
+        self.tell(node);
     }
 
     /// Moves a node, and those around it, to where their first members now put

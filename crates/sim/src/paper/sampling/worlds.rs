@@ -21,7 +21,7 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::{Beta, Distribution};
 use rand_pcg::Pcg64;
 use rayon::prelude::*;
-use springtide_policy::sample::{Sampling, Settings, Subset};
+use springtide_policy::sample::{Aim, Sampling, Settings, Subset};
 use springtide_policy::schedule::{Choice, Terms};
 use springtide_policy::{Budget, Element, Groups, Span};
 use statrs::distribution::{ContinuousCDF, Normal};
@@ -134,6 +134,7 @@ pub(super) fn settings() -> Settings {
         .and_then(Settings::new)
         .and_then(|settings| settings.with_sample_size(10))
         .and_then(|settings| settings.with_subset(Subset::All))
+        .map(|settings| settings.with_aim(Aim::Changes))
         .expect("the paper's settings")
 }
 
