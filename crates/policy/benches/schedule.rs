@@ -62,8 +62,8 @@ fn measure(n: usize) {
     let mut heap = Heap::new(n);
     let mut grouped = Driven::new(n, true);
     let mut flat = Driven::new(n, false);
-    // Two rounds of all elements: beliefs differ, and so do due times.
-    let settle = (2 * n).min(4_000_000);
+    // Some rounds of all elements: beliefs differ, and so do due times.
+    let settle = (5 * n).min(5_000_000);
     grouped.poll(settle);
     flat.poll(settle);
     heap.turn(settle);

@@ -22,7 +22,7 @@ mod likelihood;
 mod naive;
 mod posterior;
 
-pub(crate) use bayes::projected;
+pub(crate) use bayes::updated;
 pub use bayes::{Bayes, Prior};
 pub use bias_reduced::BiasReduced;
 pub use last_modified::LastModified;

@@ -764,7 +764,8 @@ mod tests {
 
     #[test]
     fn frequency_polls_everyone_once_then_those_that_change() {
-        let mut script = script(Sampling::Frequency, settings(), &[5, 5]);
+        let settings = settings().with_aim(Aim::Changes);
+        let mut script = script(Sampling::Frequency, settings, &[5, 5]);
         assert_eq!(script.batch(5.0, |id| id < 2), [0, 1, 2, 3, 4]);
         assert_eq!(script.batch(5.0, |_| false), [5, 6, 7, 8, 9]);
         let polled = script.batch(2.0, |_| true);

@@ -1,5 +1,7 @@
 //! The clock of a group.
 
+use crate::numeric::fading;
+
 /// A clock that runs fast while a group shows more changes than expected, and
 /// slowly while it shows fewer.
 ///
@@ -87,9 +89,7 @@ impl Clock {
 
     /// A poll showed a change or not, which was expected with this probability.
     pub(super) fn observe(&mut self, changed: bool, expected: f64) {
-        // e^(−x), near enough and cheap.
-        let x = (self.outer - self.observed) / NEWS;
-        let kept = 1.0 / (1.0 + x * (1.0 + x * (0.5 + x / 6.0)));
+        let kept = fading((self.outer - self.observed) * (1.0 / NEWS));
         self.seen = self.seen * kept + f64::from(u8::from(changed));
         self.expected = self.expected * kept + expected;
         self.observed = self.outer;

@@ -18,9 +18,10 @@ use tree::{Node, NodeId, Path, ROOT, Tree};
 use std::collections::{BTreeMap, VecDeque};
 
 use super::{Terms, phases};
-use crate::estimate::projected;
+use crate::estimate::updated;
 use crate::hint::Hearsay;
-use crate::value::{Blend, blended_value, blended_value_reaches, fresh_days};
+use crate::numeric::fading;
+use crate::value::{Blend, Worth, blended_value, blended_value_reaches, fresh_days};
 use crate::{Element, ElementId, Elements, Gamma, GroupId, Groups, Outcome, Time};
 
 /// How many changes a group must have shown for its own rate to count as much as
@@ -37,10 +38,6 @@ const MOST_CHANGES: f64 = 5.0;
 const HALF_LIFE: f64 = 365.0;
 /// What a mean interval less of age is worth, beside a day of freshness.
 const AGE_SHARE: f64 = 0.01;
-/// The price is a mean over the last polls: so many in a round of all elements.
-const PRICES_PER_ROUND: f64 = 1.0;
-/// The price moves by no more than this factor's logarithm for one poll.
-const MOST_SURPRISE: f64 = 2.0;
 /// An element due later than this many mean intervals is looked at again by then:
 /// the price may have fallen.
 const LOOK_AGAIN: f64 = 2.0;
@@ -63,11 +60,13 @@ pub(super) struct Learned {
     members: Vec<Member>,
     /// The node of each group.
     nodes: Vec<NodeId>,
-    /// The logarithm of the price.
-    log_price: f64,
+    price: f64,
     budget: f64,
     n_members: usize,
     total_cost: f64,
+    /// Days between two polls of an element if all were polled alike.
+    mean_interval: f64,
+    blend: Blend,
     /// The element that was given out last, while its entry is still in the tree.
     taken: Option<u32>,
     deadlines: Option<Deadlines>,
@@ -127,7 +126,7 @@ impl Member {
             shape: PRIOR_CHANGES,
             per: PRIOR_CHANGES / leaf.rate,
         };
-        let kept = (-(now - self.polled_at) / HALF_LIFE).exp2();
+        let kept = fading((now - self.polled_at) * (std::f64::consts::LN_2 / HALF_LIFE));
         Standing {
             prior,
             belief: Gamma {
@@ -167,10 +166,15 @@ impl Learned {
             tree: Tree::new(1.0, now.0),
             members: vec![Member::NONE; elements.len()],
             nodes: Vec::new(),
-            log_price: 0.0,
+            price: 0.0,
             budget: terms.budget.as_per_day(),
             n_members: 0,
             total_cost,
+            mean_interval: 0.0,
+            blend: Blend {
+                freshness: 1.0,
+                age: 0.0,
+            },
             taken: None,
             deadlines: terms.max_interval.map(|longest| Deadlines {
                 longest: longest.0,
@@ -180,8 +184,9 @@ impl Learned {
             hinted: BTreeMap::new(),
         };
         learned.make_nodes(groups, elements);
-        let mean_interval = learned.mean_interval();
-        learned.log_price = learned.first_price(elements, mean_interval);
+        learned.settle_pace();
+        let mean_interval = learned.mean_interval;
+        learned.price = learned.first_price(elements);
 
         for (&(id, element), phase) in elements.iter().zip(phases(elements.len())) {
             let leaf = learned.enter(id, element, now);
@@ -209,6 +214,7 @@ impl Learned {
             self.node_of(groups, group);
         }
         self.total_cost += element.cost.0;
+        self.settle_pace();
         let leaf = self.enter(id, element, now);
         let path = self.tree.path(leaf);
         self.wind(&path, now.0);
@@ -231,6 +237,7 @@ impl Learned {
             self.hinted.remove(&id.0);
             self.n_members -= 1;
             self.total_cost -= cost;
+            self.settle_pace();
         }
     }
 
@@ -259,8 +266,8 @@ impl Learned {
             self.wind(&path, now.0);
             let standing = self.standing(index, now.0);
             let worth = worth(elements.get(ElementId(index)));
-            let value = self.value_now(index, &path, &standing);
-            if (worth * value).ln() >= self.log_price {
+            let Worth { value, .. } = self.worth_now(index, &path, &standing);
+            if worth * value >= self.price {
                 return Some((due, index));
             }
             self.wait(index, &path, &standing, worth);
@@ -290,7 +297,8 @@ impl Learned {
         self.wind(&path, now.0);
         let standing = self.standing(index, now.0);
         let worth = worth(elements.get(id));
-        self.note_price(index, &path, &standing, worth);
+        let now_worth = self.worth_now(index, &path, &standing);
+        self.note_price(worth * now_worth.value);
 
         let Standing {
             prior,
@@ -298,8 +306,8 @@ impl Learned {
             interval,
         } = standing;
         let changed = matches!(outcome, Outcome::Changed { .. });
-        let chance = -(-belief.shape * (interval / belief.per).ln_1p()).exp_m1();
-        let chance = self.heed(index, &path, chance, &standing, changed);
+        let chance = now_worth.stale;
+        self.heed(index, &path, chance, &standing, changed);
         // An element's own change is no news of its group if it was to be expected.
         let mut expected = chance;
         for (depth, &node) in path.iter().enumerate() {
@@ -323,7 +331,7 @@ impl Learned {
             },
             other => other,
         };
-        let belief = projected(belief, interval, outcome);
+        let belief = updated(belief, interval, outcome);
         member.changes = (belief.shape - prior.shape).max(0.0) as f32;
         member.days = (belief.per - prior.per).max(0.0) as f32;
         member.polled_at = now.0;
@@ -332,7 +340,11 @@ impl Learned {
         if let Some(deadlines) = &mut self.deadlines {
             deadlines.queue.push_back((now.0, index));
         }
-        let standing = self.standing(index, now.0);
+        let standing = Standing {
+            prior,
+            belief,
+            interval: SHORTEST,
+        };
         self.wait(index, &path, &standing, worth);
         self.keep_up(leaf, elements, now);
     }
@@ -367,7 +379,7 @@ impl Learned {
     }
 
     pub(super) fn price(&self) -> f64 {
-        self.log_price.exp()
+        self.price
     }
 
     /// When an element is due, if nothing more is seen.
@@ -405,20 +417,21 @@ impl Learned {
     /// that elements polled long ago follow what their group has learned since.
     /// Those never polled stay where they are: the first round is for everyone.
     fn keep_up(&mut self, leaf: NodeId, elements: &Elements, now: Time) {
+        let n_entries = self.tree.n_entries(leaf);
         let node = &mut self.tree.nodes[leaf as usize];
         node.n_polls += 1;
-        let basis = node.rate / self.log_price.exp();
-        if node.basis.is_nan() {
-            node.basis = basis;
-        }
-        let moved = basis / node.basis;
-        let is_worth_it = ANEW_PER_POLL * node.n_polls as usize >= self.tree.n_entries(leaf);
-        if (1.0 / MOVED..MOVED).contains(&moved) || !is_worth_it {
+        if ANEW_PER_POLL * (node.n_polls as usize) < n_entries {
             return;
         }
-        let node = &mut self.tree.nodes[leaf as usize];
-        node.basis = basis;
-        node.n_polls = 0;
+        let basis = node.rate / self.price;
+        let has_moved = basis > node.basis * MOVED || basis * MOVED < node.basis;
+        if has_moved || node.basis.is_nan() {
+            node.basis = basis;
+            node.n_polls = 0;
+        }
+        if !has_moved {
+            return;
+        }
         let path = self.tree.path(leaf);
         let mut tree = std::mem::replace(&mut self.tree, Tree::new(1.0, 0.0));
         tree.put_anew(leaf, |node, index, due| {
@@ -507,35 +520,29 @@ impl Learned {
         leaf
     }
 
-    /// Days between two polls of an element if all were polled alike.
-    fn mean_interval(&self) -> f64 {
-        self.total_cost / self.budget
-    }
-
-    fn blend(&self) -> Blend {
-        Blend {
-            freshness: 1.0,
-            age: AGE_SHARE / self.mean_interval(),
-        }
+    /// Works out what follows from the budget and the elements there are.
+    fn settle_pace(&mut self) {
+        self.mean_interval = self.total_cost / self.budget;
+        self.blend.age = AGE_SHARE / self.mean_interval;
     }
 
     /// What polls would be worth if all elements were of the mean weight, and
     /// changed once in a mean interval.
-    fn first_price(&self, elements: &[(ElementId, Element)], mean_interval: f64) -> f64 {
+    fn first_price(&self, elements: &[(ElementId, Element)]) -> f64 {
         let prior = Gamma {
             shape: PRIOR_CHANGES,
-            per: PRIOR_CHANGES * mean_interval,
+            per: PRIOR_CHANGES * self.mean_interval,
         };
-        let (value, _) = blended_value(prior, self.blend(), mean_interval);
+        let Worth { value, .. } = blended_value(prior, self.blend, self.mean_interval);
         let total: f64 = elements.iter().map(|&(_, element)| worth(element)).sum();
-        (value * total / elements.len() as f64).ln()
+        value * total / elements.len() as f64
     }
 
     /// Lets the clocks of a path run until now, and brings the rates that are
     /// usual there up to date.
     fn wind(&mut self, path: &Path, now: f64) {
         let mut outer = now;
-        let mut usual = 1.0 / self.mean_interval();
+        let mut usual = 1.0 / self.mean_interval;
         for &node in path.iter() {
             let node = &mut self.tree.nodes[node as usize];
             node.clock.run_to(outer);
@@ -569,13 +576,14 @@ impl Learned {
         standing: &Standing,
         worth: f64,
     ) -> (f64, bool) {
-        let mean_interval = self.mean_interval();
         let waited = standing.interval;
-        let longest = LOOK_AGAIN * mean_interval + waited;
-        let wanted = self.log_price.exp() / worth;
+        let longest = LOOK_AGAIN * self.mean_interval + waited;
+        let wanted = self.price / worth;
+        if wanted == f64::INFINITY {
+            return (f64::INFINITY, false);
+        }
         let silent = self.silent_belief(path, standing.belief);
-        let start = ((mean_interval + waited).min(longest), longest);
-        let interval = blended_value_reaches(silent, self.blend(), wanted, start);
+        let interval = blended_value_reaches(silent, self.blend, wanted, longest);
         let interval = match self.hinted.get(&index) {
             Some(hinted) => hinted.reaches(silent, wanted, (waited, interval)),
             None => interval,
@@ -603,53 +611,46 @@ impl Learned {
     }
 
     /// What polling an element is worth now, but for its weight and cost.
-    fn value_now(&self, index: u32, path: &Path, standing: &Standing) -> f64 {
+    fn worth_now(&self, index: u32, path: &Path, standing: &Standing) -> Worth {
         let silent = self.silent_belief(path, standing.belief);
-        let (value, _) = blended_value(silent, self.blend(), standing.interval);
+        let worth = blended_value(silent, self.blend, standing.interval);
         match self.hinted.get(&index) {
-            Some(hinted) => hinted.value(silent, standing.interval).max(value),
-            None => value,
+            Some(hinted) => Worth {
+                value: hinted.value(silent, standing.interval).max(worth.value),
+                stale: 1.0 - hinted.kept * (1.0 - worth.stale),
+                ..worth
+            },
+            None => worth,
         }
     }
 
-    /// Takes in what a poll says of hints; gives the chance of a change, which was
-    /// `chance` without them.
-    fn heed(
-        &mut self,
-        index: u32,
-        path: &Path,
-        chance: f64,
-        standing: &Standing,
-        changed: bool,
-    ) -> f64 {
-        if self.hearsay.is_empty() {
-            return chance;
-        }
-        let silent = self.silent_belief(path, standing.belief);
-        let fresh = (-silent.shape * (standing.interval / silent.per).ln_1p()).exp();
-        let hinted = self.hinted.remove(&index);
+    /// Takes in what a poll says of hints; the copy was stale with this chance,
+    /// hints and all.
+    fn heed(&mut self, index: u32, path: &Path, stale: f64, standing: &Standing, changed: bool) {
         let node = *path.get(1).unwrap_or(&ROOT) as usize;
         let Some(hearsay) = self.hearsay.get_mut(node) else {
-            return chance;
+            return;
         };
-        match hinted {
+        match self.hinted.remove(&index) {
             Some(hinted) => {
+                let fresh = (1.0 - stale) / hinted.kept;
                 hearsay.observe_hinted(changed, hinted.n_hints, fresh);
-                1.0 - fresh * hinted.kept
             }
             None => {
+                // With hints to wait for or without, changes are as many.
+                let Gamma { shape, per } = standing.belief;
+                let chance = -(-shape * (standing.interval / per).ln_1p()).exp_m1();
                 hearsay.observe_unhinted(changed, chance);
-                1.0 - fresh
             }
         }
     }
 
-    fn note_price(&mut self, index: u32, path: &Path, standing: &Standing, worth: f64) {
-        let value = self.value_now(index, path, standing);
-        let surprise = (worth * value).ln() - self.log_price;
-        let share = (PRICES_PER_ROUND / self.n_members as f64).min(0.5);
-        if worth > 0.0 {
-            self.log_price += share * surprise.clamp(-MOST_SURPRISE, MOST_SURPRISE);
+    /// The price is what polls were worth of late: a mean of logarithms over about
+    /// one round.
+    fn note_price(&mut self, value: f64) {
+        if value > 0.0 {
+            let share = 1.0 / self.n_members.max(2) as f64;
+            self.price *= 1.0 + share * 2.0 * (value - self.price) / (value + self.price);
         }
     }
 }

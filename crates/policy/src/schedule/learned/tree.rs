@@ -38,6 +38,10 @@ pub(super) struct Node {
     heap: Vec<(f64, u32)>,
 }
 
+/// Entries below each in a heap: as many as share a line of cache, so that going
+/// down a large heap waits for memory half as often.
+const CHILDREN: usize = 4;
+
 /// The nodes around an element, from the root inwards.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Path {
@@ -223,42 +227,52 @@ impl Tree {
     }
 
     fn rise(&mut self, node: NodeId, mut position: usize, entry: (f64, u32)) {
+        let mut heap = std::mem::take(&mut self.nodes[node as usize].heap);
         while position > 0 {
-            let above = (position - 1) / 2;
-            let other = self.nodes[node as usize].heap[above];
+            let above = (position - 1) / CHILDREN;
+            let other = heap[above];
             if Key(other.0) <= Key(entry.0) {
                 break;
             }
-            self.set(node, position, other);
+            heap[position] = other;
+            self.moved(other, position);
             position = above;
         }
-        self.set(node, position, entry);
+        heap[position] = entry;
+        self.moved(entry, position);
+        self.nodes[node as usize].heap = heap;
     }
 
     fn sink(&mut self, node: NodeId, mut position: usize, entry: (f64, u32)) {
+        let mut heap = std::mem::take(&mut self.nodes[node as usize].heap);
         loop {
-            let heap = &self.nodes[node as usize].heap;
-            let mut below = 2 * position + 1;
-            if below >= heap.len() {
+            let begin = CHILDREN * position + 1;
+            let end = (begin + CHILDREN).min(heap.len());
+            if begin >= end {
                 break;
             }
-            if below + 1 < heap.len() && heap[below + 1].0 < heap[below].0 {
-                below += 1;
+            let (mut first, mut least) = (begin, heap[begin]);
+            for (offset, &other) in heap[begin + 1..end].iter().enumerate() {
+                if other.0 < least.0 {
+                    (first, least) = (begin + 1 + offset, other);
+                }
             }
-            let other = heap[below];
-            if other.0 >= entry.0 {
+            if least.0 >= entry.0 {
                 break;
             }
-            self.set(node, position, other);
-            position = below;
+            heap[position] = least;
+            self.moved(least, position);
+            position = first;
         }
-        self.set(node, position, entry);
+        heap[position] = entry;
+        self.moved(entry, position);
+        self.nodes[node as usize].heap = heap;
     }
 
-    fn set(&mut self, node: NodeId, position: usize, entry: (f64, u32)) {
-        self.nodes[node as usize].heap[position] = entry;
-        if entry.1 & NODE != 0 {
-            self.nodes[(entry.1 & !NODE) as usize].position = position as u32;
+    /// Notes where an entry is now, if it is a node's.
+    fn moved(&mut self, (_, entry): (f64, u32), position: usize) {
+        if entry & NODE != 0 {
+            self.nodes[(entry & !NODE) as usize].position = position as u32;
         }
     }
 }
