@@ -8,6 +8,9 @@
 //! polled as often as the budget allows, and if what is polled is worth less than
 //! it was, the price falls.
 //!
+//! An element that is surely stale whenever it is polled has its polls spaced
+//! unevenly, which tells how fast it changes and costs next to nothing.
+//!
 //! Groups keep clocks of their own, and members' times are on them: see [`Clock`](clock::Clock).
 
 mod clock;
@@ -37,7 +40,7 @@ const MOST_CHANGES: f64 = 5.0;
 /// How long half of what was seen of an element counts, in days.
 const HALF_LIFE: f64 = 365.0;
 /// What a mean interval less of age is worth, beside a day of freshness.
-const AGE_SHARE: f64 = 0.01;
+const AGE_SHARE: f64 = 0.001;
 /// An element due later than this many mean intervals is looked at again by then:
 /// the price may have fallen.
 const LOOK_AGAIN: f64 = 2.0;
@@ -49,6 +52,11 @@ const ANEW_PER_POLL: usize = 4;
 /// A group of fewer elements does not get a node: they are too few to say much
 /// together.
 const FEWEST: u32 = 4;
+/// A change as likely as this teaches nothing.
+const SURE: f64 = 0.9;
+/// The chance of a change at which a poll teaches most about a rate: Fisher's
+/// information on ln λ, (λt)²/(e^(λt) − 1), is highest at λt = 1.594.
+const TELLING: f64 = 0.797;
 /// So many in a row are looked at again before the next is simply polled.
 const MOST_LOOKS: usize = 200;
 /// The shortest interval, in days: a tenth of a millisecond.
@@ -105,6 +113,8 @@ struct Member {
     is_here: bool,
     /// Due only to be looked at again.
     is_look: bool,
+    /// Due early, to learn.
+    is_sample: bool,
 }
 
 impl Member {
@@ -117,6 +127,7 @@ impl Member {
         leaf: ROOT,
         is_here: false,
         is_look: false,
+        is_sample: false,
     };
 }
 
@@ -144,6 +155,15 @@ impl Member {
 struct Deadlines {
     longest: f64,
     queue: VecDeque<(f64, u32)>,
+}
+
+/// What a poll showed, how likely that was to be a change, and how long it was
+/// since the last.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    changed: bool,
+    chance: f64,
+    interval: f64,
 }
 
 /// What is believed of an element now.
@@ -346,6 +366,12 @@ impl Learned {
             interval: SHORTEST,
         };
         self.wait(index, &path, &standing, worth);
+        let last = Seen {
+            changed,
+            chance,
+            interval,
+        };
+        self.space_unevenly(index, &path, belief, last);
         self.keep_up(leaf, elements, now);
     }
 
@@ -413,6 +439,43 @@ impl Learned {
         }
     }
 
+    /// Spaces the next two polls of an element unevenly, if the last one taught
+    /// nothing.
+    ///
+    /// An element that is surely stale by its next poll shows a change every time,
+    /// whether it changes twice between polls or a hundred times, and it matters
+    /// which: one is worth its polls, the other is not. So its next poll comes
+    /// early, when it is most telling, and the one after later by as much. That
+    /// costs next to nothing, for what such an element gains from a poll it has
+    /// gained long before the next.
+    fn space_unevenly(&mut self, index: u32, path: &Path, belief: Gamma, last: Seen) {
+        let leaf = path[path.len() - 1];
+        let now = self.tree.nodes[leaf as usize].clock.shows;
+        let member = &mut self.members[index as usize];
+        let interval = member.key - now;
+        if member.is_sample {
+            member.is_sample = false;
+            // What was learned that way may have been that it is slow.
+            if !last.changed {
+                return;
+            }
+            member.key += (interval - last.interval).max(0.0);
+        } else {
+            if !last.changed || last.chance < SURE {
+                return;
+            }
+            let telling = belief.per * ((1.0 - TELLING).powf(-1.0 / belief.shape) - 1.0);
+            if telling > 0.5 * interval {
+                return;
+            }
+            member.is_sample = true;
+            member.is_look = false;
+            member.key = now + telling;
+        }
+        let key = member.key;
+        self.tree.put(path, index, key);
+    }
+
     /// Works out the due times of a leaf anew if what they went by has moved, so
     /// that elements polled long ago follow what their group has learned since.
     /// Those never polled stay where they are: the first round is for everyone.
@@ -439,7 +502,7 @@ impl Learned {
             if member.key.to_bits() != due.to_bits() {
                 return None;
             }
-            if member.days == 0.0 && member.changes == 0.0 {
+            if member.is_sample || member.days == 0.0 && member.changes == 0.0 {
                 return Some(due);
             }
             let standing = member.standing(node, now.0);
