@@ -45,7 +45,22 @@ fn a_policy_is_one_object_with_these_fields_in_this_order() {
     let ran = place
         .run("simulate --history h --policy uniform --budget 1/day --json")
         .ok();
-    insta::assert_snapshot!(ran.stdout, @r#""#);
+    insta::assert_snapshot!(ran.stdout, @r#"
+    [
+      {
+        "policy": "uniform",
+        "seed": 1,
+        "n_elements": 4,
+        "n_polls": 2,
+        "budget_per_day": 1.0,
+        "freshness": 0.5,
+        "age_days": 0.4453125,
+        "content_staleness": 0.4453125,
+        "change_ratio": 0.5,
+        "fairness": 0.3333333333333333
+      }
+    ]
+    "#);
 }
 
 #[test]
@@ -114,7 +129,15 @@ fn a_table_reads_well_without_colour() {
         .run("simulate --history h --policy uniform,nutch --budget 1/day --breakdown group")
         .ok();
     assert!(!ran.stdout.contains('\u{1b}'));
-    insta::assert_snapshot!(ran.stdout, @r#""#);
+    insta::assert_snapshot!(ran.stdout, @r#"
+    policy   freshness  stale to uniform       age   content  change ratio  fairness  polls
+    uniform     0.5000           100.0 %  0.4453 d  0.4453 d        0.5000    0.3333      2
+      1         0.6667                    0.2604 d  0.2604 d        0.5000    1.0000      2
+      2         0.0000                         1 d       1 d             -    0.0000      0
+    nutch       0.5625            87.5 %  0.3516 d  0.3516 d        0.6667    0.3333      3
+      1         0.7500                    0.1354 d  0.1354 d        0.6667    1.0000      3
+      2         0.0000                         1 d       1 d             -    0.0000      0
+    "#);
 }
 
 #[test]
