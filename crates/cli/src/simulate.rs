@@ -9,9 +9,7 @@ use springtide_policy::in_use::InUse;
 use springtide_policy::plan::Rule;
 use springtide_policy::sample::{Sampling, Settings};
 use springtide_policy::schedule::{Choice, Terms};
-use springtide_policy::{
-    Budget, Caps, Cost, Element, Elements, Groups, Objective, Order, Rate, Span, Weight,
-};
+use springtide_policy::{Budget, Caps, Elements, Groups, Objective, Order, Span};
 use springtide_sim::world::{Correlated, World};
 use springtide_sim::{Hints, Measures, Outcomes, Parts, Setup, compare};
 
@@ -267,14 +265,9 @@ fn poisson_world(path: &Path, span: f64, args: &args::Simulate, talk: Talk) -> O
     for (name, group) in &table.group_names {
         names[group.number() as usize].clone_from(name);
     }
-    let elements: Elements = (0..table.rates.len())
-        .map(|index| Element {
-            weight: table.weights.get(index).copied().unwrap_or(Weight::ONE),
-            cost: table.costs.get(index).copied().unwrap_or(Cost::ONE),
-            group: table.groups.get(index).copied().flatten(),
-        })
-        .collect();
-    let world = World::poisson(elements, groups, &table.rates, span, args.seed);
+    let elements =
+        Elements::from_columns(table.rates.len(), table.weights, table.costs, table.groups);
+    let world = World::poisson(elements, groups, table.rates, span, args.seed);
     Ok(Made { world, caps, names })
 }
 
@@ -293,20 +286,10 @@ fn sampling(policy: SimPolicy) -> Option<Sampling> {
 }
 
 fn choice(policy: SimPolicy, args: &args::Simulate, world: &World) -> Outcome<Choice> {
-    let planned = |rule| {
-        // Uniform polling asks for no rates, and counting them takes time.
-        let rates = if rule == Rule::Uniform {
-            vec![Rate::per_day(1.0).expect("a number"); world.n_elements()]
-        } else {
-            (0..world.n_elements())
-                .map(|index| world.rate(index))
-                .collect()
-        };
-        Choice::Planned {
-            rule,
-            order: args.order.map_or(Order::Fixed, Into::into),
-            rates,
-        }
+    let planned = |rule| Choice::Planned {
+        rule,
+        order: args.order.map_or(Order::Fixed, Into::into),
+        rates: world.rates(),
     };
     Ok(match policy {
         SimPolicy::Uniform => planned(Rule::Uniform),

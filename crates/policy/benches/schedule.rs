@@ -24,7 +24,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64;
 use springtide_policy::schedule::{Choice, Scheduler, Terms};
-use springtide_policy::{Budget, Cost, Element, ElementId, Groups, Outcome, Time, Weight};
+use springtide_policy::{Budget, Cost, Element, Elements, Groups, Outcome, Present, Time, Weight};
 
 /// Elements of a host and of one of its directories.
 const PER_HOST: usize = 1000;
@@ -131,14 +131,11 @@ impl Driven {
             let host = groups.add(None);
             directories.extend((0..PER_HOST / PER_DIRECTORY).map(|_| groups.add(Some(host))));
         }
-        let elements: Vec<_> = (0..n)
-            .map(|index| {
-                let element = Element {
-                    weight: Weight::ONE,
-                    cost: Cost::ONE,
-                    group: is_grouped.then(|| directories[index / PER_DIRECTORY]),
-                };
-                (ElementId(index as u32), element)
+        let elements: Elements = (0..n)
+            .map(|index| Element {
+                weight: Weight::ONE,
+                cost: Cost::ONE,
+                group: is_grouped.then(|| directories[index / PER_DIRECTORY]),
             })
             .collect();
         let rates = (0..n)
@@ -155,7 +152,7 @@ impl Driven {
             Choice::Learned,
             terms,
             groups,
-            &elements,
+            Present::all(&elements),
             Time::START,
             &mut rng,
         );

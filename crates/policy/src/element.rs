@@ -180,6 +180,28 @@ impl Elements {
         Self::default()
     }
 
+    /// Elements by columns, each of which may be empty.
+    ///
+    /// # Panics
+    ///
+    /// If a column that is not empty is not of this length.
+    pub fn from_columns(
+        n: usize,
+        weights: Vec<Weight>,
+        costs: Vec<Cost>,
+        groups: Vec<Option<GroupId>>,
+    ) -> Self {
+        for len in [weights.len(), costs.len(), groups.len()] {
+            assert!(len == 0 || len == n, "a value for every element");
+        }
+        Self {
+            n,
+            weights,
+            costs,
+            groups,
+        }
+    }
+
     /// How many numbers are given out.
     pub fn len(&self) -> usize {
         self.n
@@ -215,6 +237,68 @@ impl Elements {
         put(&mut self.costs, index, element.cost, Cost::ONE);
         put(&mut self.groups, index, element.group, None);
         self.n = self.n.max(index + 1);
+    }
+}
+
+/// The elements that are there, of those that are known.
+#[derive(Debug, Clone, Copy)]
+pub struct Present<'a> {
+    elements: &'a Elements,
+    ids: Option<&'a [ElementId]>,
+}
+
+impl<'a> Present<'a> {
+    /// All of them.
+    pub fn all(elements: &'a Elements) -> Self {
+        Self {
+            elements,
+            ids: None,
+        }
+    }
+
+    /// Those with these numbers.
+    pub fn some(elements: &'a Elements, ids: &'a [ElementId]) -> Self {
+        Self {
+            elements,
+            ids: Some(ids),
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.ids.map_or(self.elements.n, <[ElementId]>::len)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Their numbers.
+    pub fn ids(&self) -> impl Iterator<Item = ElementId> + 'a {
+        let ids = self.ids;
+        (0..self.len() as u32).map(move |position| match ids {
+            Some(ids) => ids[position as usize],
+            None => ElementId(position),
+        })
+    }
+
+    /// They, with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (ElementId, Element)> + 'a {
+        let elements = self.elements;
+        self.ids().map(move |id| (id, elements.get(id)))
+    }
+
+    /// They by themselves.
+    pub fn to_elements(&self) -> Elements {
+        if self.ids.is_none() {
+            return self.elements.clone();
+        }
+        let mut elements = Elements::new();
+        for (id, element) in self.iter() {
+            elements.set(id, element);
+        }
+        elements
     }
 }
 

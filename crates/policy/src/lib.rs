@@ -89,7 +89,7 @@ mod time;
 pub mod value;
 
 pub use budget::{Budget, Caps};
-pub use element::{Cost, Element, ElementId, Elements, GroupId, Groups, Weight};
+pub use element::{Cost, Element, ElementId, Elements, GroupId, Groups, Present, Weight};
 pub use error::Error;
 pub use freshness::Order;
 pub use gamma::Gamma;

@@ -6,7 +6,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use rayon::prelude::*;
 use springtide_policy::schedule::{Choice, Scheduler, Terms};
-use springtide_policy::{ElementId, Outcome, Span, Time};
+use springtide_policy::{ElementId, Outcome, Present, Span, Time};
 
 use crate::measure::{Measures, Tally};
 use crate::world::{Cursor, World, draw, id};
@@ -80,19 +80,24 @@ pub fn run(world: &World, setup: &Setup, watch: &mut dyn FnMut(Polled)) -> Outco
     let mut copies = Copies::new(world, setup);
     let mut turns = Turns::new(world, setup);
 
-    let elements: Vec<_> = (0..world.n_elements())
-        .filter(|&index| world.life(index).born <= 0.0)
-        .map(|index| (id(index), world.element(index)))
-        .collect();
+    let first: Vec<ElementId>;
+    let present = if world.is_settled() {
+        Present::all(world.elements())
+    } else {
+        first = (0..world.n_elements())
+            .filter(|&index| world.life(index).born <= 0.0)
+            .map(id)
+            .collect();
+        Present::some(world.elements(), &first)
+    };
     let mut scheduler = Scheduler::new(
         setup.choice.clone(),
         setup.terms.clone(),
         world.groups().clone(),
-        &elements,
+        present,
         Time::START,
         &mut rng,
     );
-    drop(elements);
 
     loop {
         let wake_at = scheduler.wake_at().as_days();

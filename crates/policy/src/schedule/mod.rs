@@ -20,12 +20,16 @@ mod limits;
 mod paced;
 mod planned;
 
+use std::sync::Arc;
+
 use rand::Rng;
 
 use crate::in_use::InUse;
 use crate::plan::{Rule, RulePolicy};
 use crate::sample::{self, Sampler, Sampling};
-use crate::{Budget, Element, ElementId, Frequency, Groups, Order, Outcome, Rate, Span, Time};
+use crate::{
+    Budget, Element, ElementId, Frequency, Groups, Order, Outcome, Present, Rate, Span, Time,
+};
 use learned::Learned;
 use paced::{Habits, Paced, Queue};
 use planned::Planned;
@@ -40,7 +44,7 @@ pub enum Choice {
         /// How the polls of one element are spaced.
         order: Order,
         /// How often each element changes, by its number.
-        rates: Vec<Rate>,
+        rates: Arc<[Rate]>,
     },
     /// By what polls are worth, as far as is known.
     Learned,
@@ -98,7 +102,7 @@ impl Scheduler {
         choice: Choice,
         terms: Terms,
         groups: Groups,
-        elements: &[(ElementId, Element)],
+        present: Present<'_>,
         now: Time,
         rng: &mut dyn Rng,
     ) -> Self {
@@ -111,7 +115,7 @@ impl Scheduler {
                 let planned = Planned::new(
                     (policy, order),
                     rates,
-                    elements,
+                    present,
                     terms.budget,
                     &groups,
                     (now, rng),
@@ -119,20 +123,20 @@ impl Scheduler {
                 Mode::Planned(Box::new(planned))
             }
             Choice::Learned => {
-                let learned = Learned::new(&terms, &groups, elements, now);
-                let paced = Paced::new(Queue::Learned(learned), &terms, elements, now);
+                let learned = Learned::new(&terms, &groups, present, now);
+                let paced = Paced::new(Queue::Learned(learned), &terms, present, now);
                 Mode::Paced(Box::new(paced))
             }
             Choice::InUse(rule) => {
-                let habits = Habits::new(rule, &terms, elements, now);
-                let paced = Paced::new(Queue::InUse(habits), &terms, elements, now);
+                let habits = Habits::new(rule, &terms, present, now);
+                let paced = Paced::new(Queue::InUse(habits), &terms, present, now);
                 Mode::Paced(Box::new(paced))
             }
             Choice::Sampled(sampling, settings) => {
                 let cycle = settings.cycle().0;
                 let mut sampler = Sampler::new(sampling, settings, &groups);
-                for (id, element) in elements {
-                    sampler.add(*id, element, now);
+                for (id, element) in present.iter() {
+                    sampler.add(id, &element, now);
                 }
                 Mode::Sampled(Box::new(Sampled {
                     sampler,

@@ -5,7 +5,7 @@ use super::learned::Learned;
 use super::limits::Limits;
 use super::{Terms, phases};
 use crate::in_use::{InUse, Memory};
-use crate::{Element, ElementId, Elements, Groups, Outcome, Span, Time};
+use crate::{Element, ElementId, Elements, Groups, Outcome, Present, Span, Time};
 
 /// Polls what is due earliest, as often as the budget allows, whether it is due
 /// yet or not: a budget is there to be spent.
@@ -35,12 +35,7 @@ struct Pace {
 }
 
 impl Paced {
-    pub(super) fn new(
-        queue: Queue,
-        terms: &Terms,
-        elements: &[(ElementId, Element)],
-        now: Time,
-    ) -> Self {
+    pub(super) fn new(queue: Queue, terms: &Terms, present: Present<'_>, now: Time) -> Self {
         let gap = 1.0 / terms.budget.as_per_day();
         let mut paced = Self {
             queue,
@@ -51,17 +46,18 @@ impl Paced {
                 next_at: now.0 + gap / 2.0,
             },
             limits: Limits::new(terms.budget.caps()),
-            elements: Elements::new(),
-            is_here: Vec::with_capacity(elements.len()),
+            elements: present.to_elements(),
+            is_here: Vec::with_capacity(present.len()),
         };
-        for &(id, element) in elements {
-            paced.set(id, element);
+        for id in present.ids() {
+            paced.enter(id);
         }
         paced
     }
 
     pub(super) fn add(&mut self, id: ElementId, element: Element, groups: &Groups, now: Time) {
-        self.set(id, element);
+        self.elements.set(id, element);
+        self.enter(id);
         match &mut self.queue {
             Queue::InUse(habits) => habits.add(id, now),
             Queue::Learned(learned) => learned.add(id, element, groups, now),
@@ -166,8 +162,7 @@ impl Paced {
         }
     }
 
-    fn set(&mut self, id: ElementId, element: Element) {
-        self.elements.set(id, element);
+    fn enter(&mut self, id: ElementId) {
         if id.index() >= self.is_here.len() {
             self.is_here.resize(id.index() + 1, false);
         }
@@ -188,23 +183,18 @@ pub(super) struct Habits {
 }
 
 impl Habits {
-    pub(super) fn new(
-        rule: InUse,
-        terms: &Terms,
-        elements: &[(ElementId, Element)],
-        now: Time,
-    ) -> Self {
+    pub(super) fn new(rule: InUse, terms: &Terms, present: Present<'_>, now: Time) -> Self {
         // What a first round takes.
-        let total: f64 = elements.iter().map(|(_, element)| element.cost.0).sum();
+        let total: f64 = present.iter().map(|(_, element)| element.cost.0).sum();
         let round = total / terms.budget.as_per_day();
         let mut habits = Self {
             rule,
-            memories: Vec::with_capacity(elements.len()),
-            queue: DueQueue::with_capacity(elements.len()),
+            memories: Vec::with_capacity(present.len()),
+            queue: DueQueue::with_capacity(present.len()),
             longest: terms.max_interval.unwrap_or(Span::FOREVER),
             fixed: Span(round),
         };
-        for (&(id, _), phase) in elements.iter().zip(phases(elements.len())) {
+        for (id, phase) in present.ids().zip(phases(present.len())) {
             habits.remember(id, now);
             habits.queue.put(id.0, now.0 + phase * round);
         }

@@ -1,11 +1,16 @@
 //! Carrying out a plan for rates that are known.
 
+use std::sync::Arc;
+
 use rand::Rng;
 
 use super::due::DueQueue;
 use super::phases;
 use crate::plan::{Candidates, Plan, Policy, Rule, RulePolicy};
-use crate::{Budget, Element, ElementId, Elements, Frequency, Groups, Order, Rate, Time};
+use crate::{
+    Budget, Cost, Element, ElementId, Elements, Frequency, Groups, Order, Present, Rate, Time,
+    Weight,
+};
 
 /// How far what is planned may drift from the budget, as elements come and go,
 /// before a new plan is made.
@@ -23,7 +28,7 @@ pub(super) struct Planned {
     policy: RulePolicy,
     order: Order,
     budget: Budget,
-    rates: Vec<Rate>,
+    rates: Arc<[Rate]>,
     elements: Elements,
     members: Vec<Member>,
     plan: Option<Plan>,
@@ -82,8 +87,8 @@ impl Planned {
     /// Elements that are there at the start, their first polls evenly phased.
     pub(super) fn new(
         (policy, order): (RulePolicy, Order),
-        rates: Vec<Rate>,
-        elements: &[(ElementId, Element)],
+        rates: Arc<[Rate]>,
+        present: Present<'_>,
         budget: Budget,
         groups: &Groups,
         (now, rng): (Time, &mut dyn Rng),
@@ -93,8 +98,8 @@ impl Planned {
             order,
             budget,
             rates,
-            elements: Elements::new(),
-            members: Vec::with_capacity(elements.len()),
+            elements: present.to_elements(),
+            members: Vec::with_capacity(present.len()),
             plan: None,
             planned: 0.0,
             wanted: 0.0,
@@ -103,13 +108,13 @@ impl Planned {
                 shown: 0.0,
                 speed: 1.0,
             },
-            queue: DueQueue::with_capacity(elements.len()),
+            queue: DueQueue::with_capacity(present.len()),
         };
-        for &(id, element) in elements {
-            planned.set(id, element);
+        for id in present.ids() {
+            planned.enter(id);
         }
         planned.plan_again(groups, now);
-        for (&(id, _), phase) in elements.iter().zip(phases(elements.len())) {
+        for (id, phase) in present.ids().zip(phases(present.len())) {
             let first = order.first_place(phase, rng);
             let Member { frequency, place } = &mut planned.members[id.index()];
             *place = 0.0;
@@ -127,7 +132,8 @@ impl Planned {
         groups: &Groups,
         (now, rng): (Time, &mut dyn Rng),
     ) {
-        self.set(id, element);
+        self.elements.set(id, element);
+        self.enter(id);
         // A copy that is in sync is at the beginning of its first period.
         self.members[id.index()].place = self.order.next_place(0.0, rng);
         let Some(plan) = &self.plan else {
@@ -144,6 +150,14 @@ impl Planned {
             self.queue.put(id.0, due);
         }
         self.keep_pace(groups, now);
+        // Whoever was there from the start was polled for the first time after half
+        // a period, on average, and will go half a period after its last poll. A
+        // newcomer waits a whole one; for what is left so, the others come sooner.
+        if self.wanted > 0.0 {
+            let shown = self.clock.shows(now);
+            self.clock.set_at = now;
+            self.clock.shown = shown + element.cost.0 / (2.0 * self.wanted);
+        }
     }
 
     pub(super) fn remove(&mut self, id: ElementId, groups: &Groups, now: Time) {
@@ -187,8 +201,7 @@ impl Planned {
         self.queue.due(id.0).map(|shown| self.clock.when(shown))
     }
 
-    fn set(&mut self, id: ElementId, element: Element) {
-        self.elements.set(id, element);
+    fn enter(&mut self, id: ElementId) {
         if id.index() >= self.members.len() {
             self.members.resize(id.index() + 1, Member::NONE);
         }
@@ -215,18 +228,28 @@ impl Planned {
             .filter(|(_, member)| !member.frequency.is_nan())
             .map(|(index, _)| ElementId(index))
             .collect();
+        const EACH: &str = "one of each per member";
         let elements = || ids.iter().map(|&id| self.elements.get(id));
         let rates: Vec<_> = ids.iter().map(|id| self.rates[id.index()]).collect();
-        let weights: Vec<_> = elements().map(|element| element.weight).collect();
-        let costs: Vec<_> = elements().map(|element| element.cost).collect();
-        let outermost: Vec<_> = elements()
-            .map(|element| element.group.map(|group| groups.outermost(group)))
-            .collect();
-        let candidates = Candidates::new(&rates)
-            .and_then(|candidates| candidates.with_weights(&weights))
-            .and_then(|candidates| candidates.with_costs(&costs))
-            .and_then(|candidates| candidates.with_groups(&outermost))
-            .expect("one of each per member");
+        let mut candidates = Candidates::new(&rates).expect(EACH);
+        // What is the same for all is not written down: a plan for millions of
+        // elements is made in memory that they would take up.
+        let weights: Vec<_>;
+        if elements().any(|element| element.weight != Weight::ONE) {
+            weights = elements().map(|element| element.weight).collect();
+            candidates = candidates.with_weights(&weights).expect(EACH);
+        }
+        let costs: Vec<_>;
+        if elements().any(|element| element.cost != Cost::ONE) {
+            costs = elements().map(|element| element.cost).collect();
+            candidates = candidates.with_costs(&costs).expect(EACH);
+        }
+        let outermost: Vec<_>;
+        if self.budget.caps().iter().len() > 0 {
+            let group = |element: Element| element.group.map(|group| groups.outermost(group));
+            outermost = elements().map(group).collect();
+            candidates = candidates.with_groups(&outermost).expect(EACH);
+        }
         let plan = self.policy.plan(&candidates, &self.budget);
         let frequencies = plan.frequencies(&candidates);
 

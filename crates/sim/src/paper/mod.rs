@@ -319,7 +319,7 @@ mod tests {
             .map(|rate| Rate::per_day(rate).unwrap())
             .collect();
         let elements = rates.iter().map(|_| Element::default()).collect();
-        World::poisson(elements, Groups::new(), &rates, 730.0, 1)
+        World::poisson(elements, Groups::new(), rates, 730.0, 1)
     }
 
     #[test]

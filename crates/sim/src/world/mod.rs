@@ -9,6 +9,8 @@ mod correlated;
 
 pub use correlated::{Correlated, ParameterError};
 
+use std::sync::Arc;
+
 use springtide_policy::{Element, ElementId, Elements, Groups, Rate};
 
 /// Elements, when they live, and when they change. Times are in days since the
@@ -45,7 +47,7 @@ enum Changes {
     /// Drawn when they are asked for, so that a world of many elements takes
     /// little memory: change number so-and-so of an element is a function of the
     /// seed.
-    Poisson { per_day: Vec<f64>, seed: u64 },
+    Poisson { rates: Arc<[Rate]>, seed: u64 },
     /// Element i has the times from `starts[i]` to `starts[i + 1]`.
     Recorded { starts: Vec<usize>, times: Vec<f64> },
 }
@@ -67,17 +69,17 @@ impl World {
     pub fn poisson(
         elements: Elements,
         groups: Groups,
-        rates: &[Rate],
+        rates: impl Into<Arc<[Rate]>>,
         span: f64,
         seed: u64,
     ) -> Self {
+        let rates = rates.into();
         assert_eq!(elements.len(), rates.len(), "one rate per element");
-        let per_day = rates.iter().map(|rate| rate.as_per_day()).collect();
         Self {
             elements,
             groups,
             lives: Vec::new(),
-            changes: Changes::Poisson { per_day, seed },
+            changes: Changes::Poisson { rates, seed },
             span,
         }
     }
@@ -161,19 +163,34 @@ impl World {
     /// An element's true mean rate: the one it was made with, or its changes per
     /// time of life.
     pub fn rate(&self, index: usize) -> Rate {
-        let per_day = match &self.changes {
-            Changes::Poisson { per_day, .. } => per_day[index],
+        match &self.changes {
+            Changes::Poisson { rates, .. } => rates[index],
             Changes::Recorded { .. } => {
                 let days = self.lifetime(index);
                 let n_changes = self.changes(index).count();
-                if days > 0.0 {
+                let per_day = if days > 0.0 {
                     n_changes as f64 / days
                 } else {
                     0.0
-                }
+                };
+                Rate::per_day(per_day).expect("counts and days are finite")
             }
-        };
-        Rate::per_day(per_day).expect("counts and days are finite")
+        }
+    }
+
+    /// The true mean rates of all elements.
+    pub fn rates(&self) -> Arc<[Rate]> {
+        match &self.changes {
+            Changes::Poisson { rates, .. } => Arc::clone(rates),
+            Changes::Recorded { .. } => (0..self.n_elements())
+                .map(|index| self.rate(index))
+                .collect(),
+        }
+    }
+
+    /// All elements.
+    pub fn elements(&self) -> &Elements {
+        &self.elements
     }
 
     /// The same world with its changes written down, those of the span alone.
@@ -203,9 +220,10 @@ impl World {
     /// Goes on to the next change.
     pub(crate) fn step(&self, index: usize, cursor: &mut Cursor) {
         cursor.next = match &self.changes {
-            Changes::Poisson { per_day, .. } if per_day[index] == 0.0 => f64::INFINITY,
-            Changes::Poisson { per_day, seed } => {
-                cursor.next - draw(*seed, index as u64, cursor.n_read).ln() / per_day[index]
+            Changes::Poisson { rates, .. } if rates[index] == Rate::ZERO => f64::INFINITY,
+            Changes::Poisson { rates, seed } => {
+                let gap = -draw(*seed, index as u64, cursor.n_read).ln();
+                cursor.next + gap / rates[index].as_per_day()
             }
             Changes::Recorded { starts, times } => times[starts[index]..starts[index + 1]]
                 .get(cursor.n_read as usize)

@@ -41,7 +41,7 @@ fn setup(rule: Rule, order: Order, rates: &[Rate], seed: u64) -> Setup {
         choice: Choice::Planned {
             rule,
             order,
-            rates: rates.to_vec(),
+            rates: rates.into(),
         },
         terms: Terms {
             budget: Budget::per_day(PER_DAY).unwrap(),
@@ -63,7 +63,7 @@ fn world(rates: &[Rate], seed: u64) -> World {
             ..Element::default()
         })
         .collect();
-    World::poisson(elements, Groups::new(), rates, SPAN, seed)
+    World::poisson(elements, Groups::new(), rates.to_vec(), SPAN, seed)
 }
 
 #[test]

@@ -110,7 +110,7 @@ fn a_change_at_birth_is_missed_and_one_at_death_counts_for_no_time() {
     let never = Choice::Planned {
         rule: Rule::Uniform,
         order: Order::Fixed,
-        rates: vec![Rate::per_day(1.0).unwrap(); 2],
+        rates: vec![Rate::per_day(1.0).unwrap(); 2].into(),
     };
     let (outcomes, _) = simulate(&world, never, 0.0);
     // Stale from 2 to 4 of ten and two days.

@@ -25,7 +25,7 @@ use crate::estimate::updated;
 use crate::hint::Hearsay;
 use crate::numeric::fading;
 use crate::value::{Blend, Worth, blended_value, blended_value_reaches, fresh_days};
-use crate::{Element, ElementId, Elements, Gamma, GroupId, Groups, Outcome, Time};
+use crate::{Element, ElementId, Elements, Gamma, GroupId, Groups, Outcome, Present, Time};
 
 /// How many changes a group must have shown for its own rate to count as much as
 /// that of the group around it.
@@ -175,16 +175,11 @@ struct Standing {
 }
 
 impl Learned {
-    pub(super) fn new(
-        terms: &Terms,
-        groups: &Groups,
-        elements: &[(ElementId, Element)],
-        now: Time,
-    ) -> Self {
-        let total_cost: f64 = elements.iter().map(|(_, element)| element.cost.0).sum();
+    pub(super) fn new(terms: &Terms, groups: &Groups, present: Present<'_>, now: Time) -> Self {
+        let total_cost: f64 = present.iter().map(|(_, element)| element.cost.0).sum();
         let mut learned = Self {
             tree: Tree::new(1.0, now.0),
-            members: vec![Member::NONE; elements.len()],
+            members: Vec::with_capacity(present.len()),
             nodes: Vec::new(),
             price: 0.0,
             budget: terms.budget.as_per_day(),
@@ -198,17 +193,17 @@ impl Learned {
             taken: None,
             deadlines: terms.max_interval.map(|longest| Deadlines {
                 longest: longest.0,
-                queue: VecDeque::with_capacity(elements.len()),
+                queue: VecDeque::with_capacity(present.len()),
             }),
             hearsay: Vec::new(),
             hinted: BTreeMap::new(),
         };
-        learned.make_nodes(groups, elements);
+        learned.make_nodes(groups, present);
         learned.settle_pace();
         let mean_interval = learned.mean_interval;
-        learned.price = learned.first_price(elements);
+        learned.price = learned.first_price(present);
 
-        for (&(id, element), phase) in elements.iter().zip(phases(elements.len())) {
+        for ((id, element), phase) in present.iter().zip(phases(present.len())) {
             let leaf = learned.enter(id, element, now);
             let member = &mut learned.members[id.index()];
             member.key = now.0 + phase * mean_interval;
@@ -216,9 +211,9 @@ impl Learned {
             learned.tree.put(&path, id.0, key);
         }
         if let Some(deadlines) = &mut learned.deadlines {
-            let mut first: Vec<_> = elements
-                .iter()
-                .map(|(id, _)| (learned.members[id.index()].key, id.0))
+            let mut first: Vec<_> = present
+                .ids()
+                .map(|id| (learned.members[id.index()].key, id.0))
                 .collect();
             first.sort_by(|a, b| a.0.total_cmp(&b.0));
             deadlines
@@ -518,9 +513,9 @@ impl Learned {
     /// A node for every group of some size with elements of its own or with more
     /// than one group inside; one that holds the same elements as the group around
     /// it would count what they show twice.
-    fn make_nodes(&mut self, groups: &Groups, elements: &[(ElementId, Element)]) {
+    fn make_nodes(&mut self, groups: &Groups, present: Present<'_>) {
         let mut n_inside = vec![0_u32; groups.len()];
-        for group in elements.iter().filter_map(|(_, element)| element.group) {
+        for group in present.iter().filter_map(|(_, element)| element.group) {
             for around in groups.path(group) {
                 n_inside[around.number() as usize] += 1;
             }
@@ -591,14 +586,14 @@ impl Learned {
 
     /// What polls would be worth if all elements were of the mean weight, and
     /// changed once in a mean interval.
-    fn first_price(&self, elements: &[(ElementId, Element)]) -> f64 {
+    fn first_price(&self, present: Present<'_>) -> f64 {
         let prior = Gamma {
             shape: PRIOR_CHANGES,
             per: PRIOR_CHANGES * self.mean_interval,
         };
         let Worth { value, .. } = blended_value(prior, self.blend, self.mean_interval);
-        let total: f64 = elements.iter().map(|&(_, element)| worth(element)).sum();
-        value * total / elements.len() as f64
+        let total: f64 = present.iter().map(|(_, element)| worth(element)).sum();
+        value * total / present.len() as f64
     }
 
     /// Lets the clocks of a path run until now, and brings the rates that are

@@ -108,7 +108,7 @@ mod tests {
     fn nothing_differs_but_for_the_known_errata() {
         let rates = [rate(0.1)];
         let elements = [Element::default()].into_iter().collect();
-        let world = World::poisson(elements, Groups::new(), &rates, 365.0, 1);
+        let world = World::poisson(elements, Groups::new(), rates, 365.0, 1);
         let setting = Setting {
             history: &world,
             seed: 7,
