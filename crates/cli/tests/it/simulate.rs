@@ -51,12 +51,12 @@ fn a_policy_is_one_object_with_these_fields_in_this_order() {
         "policy": "uniform",
         "seed": 1,
         "n_elements": 4,
-        "n_polls": 2,
+        "n_polls": 3,
         "budget_per_day": 1.0,
-        "freshness": 0.5,
-        "age_days": 0.4453125,
-        "content_staleness": 0.4453125,
-        "change_ratio": 0.5,
+        "freshness": 0.578125,
+        "age_days": 0.3330078125,
+        "content_staleness": 0.3330078125,
+        "change_ratio": 0.6666666666666666,
         "fairness": 0.3333333333333333
       }
     ]
@@ -131,10 +131,10 @@ fn a_table_reads_well_without_colour() {
     assert!(!ran.stdout.contains('\u{1b}'));
     insta::assert_snapshot!(ran.stdout, @r#"
     policy   freshness  stale to uniform       age   content  change ratio  fairness  polls
-    uniform     0.5000           100.0 %  0.4453 d  0.4453 d        0.5000    0.3333      2
-      1         0.6667                    0.2604 d  0.2604 d        0.5000    1.0000      2
+    uniform     0.5781           100.0 %  0.3330 d  0.3330 d        0.6667    0.3333      3
+      1         0.7708                    0.1107 d  0.1107 d        0.6667    1.0000      3
       2         0.0000                         1 d       1 d             -    0.0000      0
-    nutch       0.5625            87.5 %  0.3516 d  0.3516 d        0.6667    0.3333      3
+    nutch       0.5625           103.7 %  0.3516 d  0.3516 d        0.6667    0.3333      3
       1         0.7500                    0.1354 d  0.1354 d        0.6667    1.0000      3
       2         0.0000                         1 d       1 d             -    0.0000      0
     "#);

@@ -153,7 +153,7 @@ impl Planned {
         // Whoever was there from the start was polled for the first time after half
         // a period, on average, and will go half a period after its last poll. A
         // newcomer waits a whole one; for what is left so, the others come sooner.
-        if self.wanted > 0.0 {
+        if self.members[id.index()].frequency > 0.0 {
             let shown = self.clock.shows(now);
             self.clock.set_at = now;
             self.clock.shown = shown + element.cost.0 / (2.0 * self.wanted);
