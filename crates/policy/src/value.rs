@@ -236,28 +236,17 @@ pub(crate) fn blended_value(belief: Gamma, blend: Blend, t: f64) -> Worth {
     }
 }
 
-/// How long a copy is fresh, on average, of the first `t` after a poll.
-///
-/// ```text
-/// ∫₀ᵗ (b/(b+s))^a ds = b/(1−a) ((1 + t/b)^(1−a) − 1)
-/// ```
-pub(crate) fn fresh_days(belief: Gamma, t: f64) -> f64 {
-    let Gamma { shape: a, per: b } = belief;
-    let length = (t / b).ln_1p();
-    if (1.0 - a).abs() < 1e-9 {
-        b * length
-    } else {
-        b * ((1.0 - a) * length).exp_m1() / (1.0 - a)
-    }
-}
-
 /// How long after a poll the next is worth `wanted`, to within a fiftieth of it;
 /// `longest` if it is not by then.
 pub(crate) fn blended_value_reaches(belief: Gamma, blend: Blend, wanted: f64, longest: f64) -> f64 {
     // The value for freshness begins as a·t²/2b·(1 − ⅔(a+1)t/b …), which is less
     // than its first term by about twice what the second moves the root.
     let Gamma { shape, per } = belief;
-    let early = (2.0 * wanted * per / (shape * blend.freshness)).sqrt();
+    let early = if blend.freshness > 0.0 {
+        (2.0 * wanted * per / (shape * blend.freshness)).sqrt()
+    } else {
+        (3.0 * wanted * per / (shape * blend.age)).cbrt()
+    };
     let later = early + (early * early * (shape + 1.0) / (3.0 * per)).min(early);
     let mut t = later.clamp(longest * 1e-12, longest);
     for _ in 0..40 {

@@ -15,6 +15,7 @@ use crate::{Caps, ElementId, GroupId};
 #[derive(Debug, Default)]
 pub(super) struct Limits {
     limits: BTreeMap<GroupId, Limit>,
+    slack: f64,
     /// Groups with elements held, by when they are free again.
     waiting: BinaryHeap<Reverse<(Key, GroupId)>>,
     /// Groups that are free and have elements held, by the earliest due of them.
@@ -29,8 +30,18 @@ struct Limit {
     held: BinaryHeap<Reverse<(Key, u32)>>,
 }
 
+impl Limit {
+    /// Keeps the group busy for a poll of this cost that could have come no earlier
+    /// than `from`.
+    fn spend(&mut self, cost: f64, from: f64) {
+        self.free_at = self.free_at.max(from) + self.gap * cost;
+    }
+}
+
 impl Limits {
-    pub(super) fn new(caps: &Caps) -> Self {
+    /// Polls come in steps of `slack` days. One that had to wait for the next step
+    /// does not make its group wait for longer than its limit says.
+    pub(super) fn new(caps: &Caps, slack: f64) -> Self {
         let limits = caps.iter().map(|(group, per_day)| {
             let limit = Limit {
                 gap: 1.0 / per_day,
@@ -40,6 +51,7 @@ impl Limits {
         });
         Self {
             limits: limits.collect(),
+            slack,
             ..Self::default()
         }
     }
@@ -71,7 +83,7 @@ impl Limits {
     /// Notes a poll of this cost in this (outermost) group.
     pub(super) fn spend(&mut self, group: Option<GroupId>, cost: f64, now: f64) {
         if let Some(limit) = group.and_then(|group| self.limits.get_mut(&group)) {
-            limit.free_at = limit.free_at.max(now) + limit.gap * cost;
+            limit.spend(cost, now - self.slack);
         }
     }
 
@@ -94,7 +106,7 @@ impl Limits {
         let limit = self.limits.get_mut(&group)?;
         let Reverse((_, index)) = limit.held.pop()?;
         let id = ElementId(index);
-        limit.free_at = limit.free_at.max(now) + limit.gap * cost(id);
+        limit.spend(cost(id), now - self.slack);
         if !limit.held.is_empty() {
             self.waiting.push(Reverse((Key(limit.free_at), group)));
         }

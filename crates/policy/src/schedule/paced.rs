@@ -45,7 +45,7 @@ impl Paced {
                 gap,
                 next_at: now.0 + gap / 2.0,
             },
-            limits: Limits::new(terms.budget.caps()),
+            limits: Limits::new(terms.budget.caps(), gap),
             elements: present.to_elements(),
             is_here: Vec::with_capacity(present.len()),
         };

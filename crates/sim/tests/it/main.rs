@@ -1,4 +1,5 @@
 //! The simulator against closed forms, hand-made worlds and itself.
 
 mod closed_forms;
+mod learned;
 mod worlds;

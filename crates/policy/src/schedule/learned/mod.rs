@@ -22,10 +22,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::{Terms, phases};
 use crate::estimate::updated;
-use crate::hint::Hearsay;
+use crate::hint::{Hearsay, Hinting};
 use crate::numeric::fading;
-use crate::value::{Blend, Worth, blended_value, blended_value_reaches, fresh_days};
-use crate::{Element, ElementId, Elements, Gamma, GroupId, Groups, Outcome, Present, Time};
+use crate::value::{Blend, Worth, blended_value, blended_value_reaches};
+use crate::{Element, ElementId, Elements, Gamma, GroupId, Groups, Outcome, Present, Span, Time};
 
 /// How many changes a group must have shown for its own rate to count as much as
 /// that of the group around it.
@@ -85,16 +85,12 @@ pub(super) struct Learned {
     hinted: BTreeMap<u32, Hinted>,
 }
 
-/// What hints since the last poll have done to an element.
+/// Hints at an element since its last poll.
 #[derive(Debug, Clone, Copy)]
 struct Hinted {
     n_hints: u32,
-    /// When the last came, as an interval since the poll.
-    at: f64,
-    /// How long the copy was fresh until then, on average, and how likely it
-    /// is to be fresh given the hints alone.
-    fresh_days: f64,
-    kept: f64,
+    /// When the first came, as an interval since the poll.
+    first: f64,
 }
 
 /// What is known of an element.
@@ -259,13 +255,16 @@ impl Learned {
     /// The element to poll next, and when it is due; it may not be due yet.
     pub(super) fn first(&mut self, elements: &Elements, now: Time) -> Option<(f64, u32)> {
         self.set_aside();
-        let mean_gap = 1.0 / self.budget;
+        // By the next poll it may be too late; and where the budget does not reach,
+        // everyone is late.
+        let soon = now.0 + 1.0 / self.budget;
         if let Some(Deadlines { longest, queue }) = &mut self.deadlines {
+            let is_hopeless = self.mean_interval > *longest;
             while let Some(&(polled_at, index)) = queue.front() {
                 let member = &self.members[index as usize];
                 if !member.is_here || member.key.is_nan() || member.polled_at != polled_at {
                     queue.pop_front();
-                } else if polled_at + *longest <= now.0 + mean_gap {
+                } else if is_hopeless || polled_at + *longest <= soon {
                     return Some((polled_at + *longest, index));
                 } else {
                     break;
@@ -322,7 +321,8 @@ impl Learned {
         } = standing;
         let changed = matches!(outcome, Outcome::Changed { .. });
         let chance = now_worth.stale;
-        self.heed(index, &path, chance, &standing, changed);
+        let hinted = self.hinted.remove(&index);
+        self.heed(hinted, &path, &standing, changed);
         // An element's own change is no news of its group if it was to be expected.
         let mut expected = chance;
         for (depth, &node) in path.iter().enumerate() {
@@ -339,14 +339,20 @@ impl Learned {
         }
         let member = &mut self.members[id.index()];
         let elapsed = (now.0 - member.polled_at).max(SHORTEST);
-        let outcome = match outcome {
-            // Ages are in days, intervals in the time of the leaf's clock.
-            Outcome::Changed { age: Some(age) } => Outcome::Changed {
-                age: Some(crate::Span(age.0 * interval / elapsed)),
+        let belief = match (outcome, hinted) {
+            // A poll made because of a change says nothing by finding it; when it
+            // came does.
+            (Outcome::Changed { .. }, Some(hinted)) => Gamma {
+                shape: belief.shape + 1.0,
+                per: belief.per + hinted.first,
             },
-            other => other,
+            // Ages are in days, intervals in the time of the leaf's clock.
+            (Outcome::Changed { age: Some(age) }, None) => {
+                let age = Some(Span(age.0 * interval / elapsed));
+                updated(belief, interval, Outcome::Changed { age })
+            }
+            _ => updated(belief, interval, outcome),
         };
-        let belief = updated(belief, interval, outcome);
         member.changes = (belief.shape - prior.shape).max(0.0) as f32;
         member.days = (belief.per - prior.per).max(0.0) as f32;
         member.polled_at = now.0;
@@ -361,12 +367,15 @@ impl Learned {
             interval: SHORTEST,
         };
         self.wait(index, &path, &standing, worth);
-        let last = Seen {
-            changed,
-            chance,
-            interval,
-        };
-        self.space_unevenly(index, &path, belief, last);
+        // Where hints say when to poll, intervals are not chosen.
+        if hinted.is_none() {
+            let last = Seen {
+                changed,
+                chance,
+                interval,
+            };
+            self.space_unevenly(index, &path, belief, last);
+        }
         self.keep_up(leaf, elements, now);
     }
 
@@ -385,17 +394,11 @@ impl Learned {
             self.hearsay.resize(self.tree.nodes.len(), Hearsay::NONE);
         }
         let standing = self.standing(index, now.0);
-        let silent = self.silent_belief(&path, standing.belief);
-        let before = self.hinted.get(&index).copied().unwrap_or(Hinted::NONE);
-        let passed = fresh_days(silent, standing.interval) - fresh_days(silent, before.at);
-        let doubt = self.hearsay_of(&path).doubt();
-        let hinted = Hinted {
-            n_hints: before.n_hints + 1,
-            at: standing.interval,
-            fresh_days: before.fresh_days + before.kept * passed,
-            kept: before.kept * doubt,
-        };
-        self.hinted.insert(index, hinted);
+        let hinted = self.hinted.entry(index).or_insert(Hinted {
+            n_hints: 0,
+            first: standing.interval,
+        });
+        hinted.n_hints += 1;
         self.wait(index, &path, &standing, worth(element));
     }
 
@@ -640,63 +643,66 @@ impl Learned {
         if wanted == f64::INFINITY {
             return (f64::INFINITY, false);
         }
-        let silent = self.silent_belief(path, standing.belief);
-        let interval = blended_value_reaches(silent, self.blend, wanted, longest);
-        let interval = match self.hinted.get(&index) {
-            Some(hinted) => hinted.reaches(silent, wanted, (waited, interval)),
-            None => interval,
+        let interval = match self.hinting(index, path, standing.belief) {
+            None => blended_value_reaches(standing.belief, self.blend, wanted, longest),
+            Some((hinting, n_hints)) => {
+                let aged =
+                    blended_value_reaches(standing.belief, self.age_alone(), wanted, longest);
+                hinting.reaches(wanted, n_hints, (waited, aged.max(waited)))
+            }
         };
         let due = leaf.clock.shows + interval - waited;
-        (due, interval >= longest)
+        (due, interval >= longest || self.hinted.contains_key(&index))
     }
 
-    /// What is believed of the changes that come without a hint.
-    fn silent_belief(&self, path: &Path, belief: Gamma) -> Gamma {
-        if self.hearsay.is_empty() {
-            return belief;
-        }
-        Gamma {
-            shape: belief.shape,
-            per: belief.per / self.hearsay_of(path).silent(),
-        }
-    }
-
-    /// What hints are worth in the outermost group of a path.
-    fn hearsay_of(&self, path: &Path) -> Hearsay {
+    /// What hints mean for an element, and how many there were since its last poll;
+    /// `None` if hints mean nothing.
+    fn hinting(&self, index: u32, path: &Path, belief: Gamma) -> Option<(Hinting, u32)> {
         let node = path.get(1).unwrap_or(&ROOT);
-        let hearsay = self.hearsay.get(*node as usize);
-        hearsay.copied().unwrap_or(Hearsay::NONE)
+        let hinting = self.hearsay.get(*node as usize)?.hinting(belief.mean())?;
+        let n_hints = self.hinted.get(&index).map_or(0, |hinted| hinted.n_hints);
+        Some((hinting, n_hints))
     }
 
     /// What polling an element is worth now, but for its weight and cost.
     fn worth_now(&self, index: u32, path: &Path, standing: &Standing) -> Worth {
-        let silent = self.silent_belief(path, standing.belief);
-        let worth = blended_value(silent, self.blend, standing.interval);
-        match self.hinted.get(&index) {
-            Some(hinted) => Worth {
-                value: hinted.value(silent, standing.interval).max(worth.value),
-                stale: 1.0 - hinted.kept * (1.0 - worth.stale),
-                ..worth
-            },
-            None => worth,
+        let interval = standing.interval;
+        match self.hinting(index, path, standing.belief) {
+            None => blended_value(standing.belief, self.blend, interval),
+            Some((hinting, n_hints)) => {
+                let aged = blended_value(standing.belief, self.age_alone(), interval);
+                Worth {
+                    value: hinting.value(interval, n_hints) + aged.value,
+                    stale: 1.0 - hinting.fresh(interval, n_hints),
+                    ..aged
+                }
+            }
         }
     }
 
-    /// Takes in what a poll says of hints; the copy was stale with this chance,
-    /// hints and all.
-    fn heed(&mut self, index: u32, path: &Path, stale: f64, standing: &Standing, changed: bool) {
+    fn age_alone(&self) -> Blend {
+        Blend {
+            freshness: 0.0,
+            ..self.blend
+        }
+    }
+
+    /// Takes in what a poll says of hints.
+    fn heed(&mut self, hinted: Option<Hinted>, path: &Path, standing: &Standing, changed: bool) {
         let node = *path.get(1).unwrap_or(&ROOT) as usize;
         let Some(hearsay) = self.hearsay.get_mut(node) else {
             return;
         };
-        match self.hinted.remove(&index) {
+        let Gamma { shape, per } = standing.belief;
+        match hinted {
             Some(hinted) => {
-                let fresh = (1.0 - stale) / hinted.kept;
+                let fresh = match hearsay.hinting(standing.belief.mean()) {
+                    Some(hinting) => hinting.fresh(standing.interval, 0),
+                    None => (-shape * (standing.interval / per).ln_1p()).exp(),
+                };
                 hearsay.observe_hinted(changed, hinted.n_hints, fresh);
             }
             None => {
-                // With hints to wait for or without, changes are as many.
-                let Gamma { shape, per } = standing.belief;
                 let chance = -(-shape * (standing.interval / per).ln_1p()).exp_m1();
                 hearsay.observe_unhinted(changed, chance);
             }
@@ -710,45 +716,6 @@ impl Learned {
             let share = 1.0 / self.n_members.max(2) as f64;
             self.price *= 1.0 + share * 2.0 * (value - self.price) / (value + self.price);
         }
-    }
-}
-
-impl Hinted {
-    const NONE: Self = Self {
-        n_hints: 0,
-        at: 0.0,
-        fresh_days: 0.0,
-        kept: 1.0,
-    };
-
-    /// What a poll is worth for freshness after hints, so long after the last:
-    ///
-    /// ```text
-    /// U(t) = ∫₀ᵗ P − t·P(t)
-    /// ```
-    ///
-    /// with P, the chance to be fresh, falling by a factor at each hint.
-    fn value(&self, silent: Gamma, t: f64) -> f64 {
-        let since = fresh_days(silent, t) - fresh_days(silent, self.at);
-        let fresh = (-silent.shape * (t / silent.per).ln_1p()).exp();
-        self.fresh_days + self.kept * (since - t * fresh)
-    }
-
-    /// When, from now to the latest, a poll is worth what is wanted.
-    fn reaches(&self, silent: Gamma, wanted: f64, (now, latest): (f64, f64)) -> f64 {
-        if self.value(silent, now) >= wanted {
-            return now;
-        }
-        let (mut low, mut high) = (now, latest.max(now));
-        for _ in 0..12 {
-            let middle = 0.5 * (low + high);
-            if self.value(silent, middle) >= wanted {
-                high = middle;
-            } else {
-                low = middle;
-            }
-        }
-        high
     }
 }
 
