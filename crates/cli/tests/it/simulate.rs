@@ -329,3 +329,49 @@ fn options_that_make_no_sense_together_are_refused_with_a_hint() {
         place.run(&line).failed(2, &[what]);
     }
 }
+
+/// Two years of true changes of 29 sites, which lie beside the repository where it is
+/// developed and are not part of it.
+fn real_history() -> Option<std::path::PathBuf> {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let folder = root.join("shared/data/history");
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    // Not by a macro, whose words a test that passes keeps to itself.
+    let said = "\nSKIPPED: what needs a recorded history; there is none at shared/data/history\n";
+    let _ = std::io::stderr().write_all(said.as_bytes());
+    None
+}
+
+#[test]
+fn learned_is_the_best_on_real_histories() {
+    let Some(history) = real_history() else {
+        return;
+    };
+    const N_PAGES: f64 = 34_274.0;
+    for (days, most_stale) in [(120.0, 0.92), (30.0, 0.74), (7.0, 0.56)] {
+        let line = format!(
+            "simulate --history {} --pages alive --warmup 5840h --budget {}/day --json --policy \
+             uniform,learned,round-robin,sample-proportional,sample-greedy,sample-adaptive,\
+             round-robin-greedy,frequency,nutch,stormcrawler,miniflux,fixed-interval",
+            history.display(),
+            N_PAGES / days
+        );
+        let ran = Place::new().run(&line).ok();
+        let numbers = |name: &str| -> Vec<f64> {
+            let fields = field(&ran.stdout, name);
+            fields
+                .iter()
+                .map(|number| number.as_f64().unwrap())
+                .collect()
+        };
+        assert_eq!(numbers("n_elements")[0], N_PAGES);
+        let (freshness, age) = (numbers("freshness"), numbers("age_days"));
+        let stale = (1.0 - freshness[1]) / (1.0 - freshness[0]);
+        assert!(stale <= most_stale, "{days} days: {stale}");
+        assert!(age[1] <= age[0], "{days} days: {age:?}");
+        let others = freshness[2..].iter().copied().fold(freshness[0], f64::max);
+        assert!(freshness[1] > others, "{days} days: {freshness:?}");
+    }
+}

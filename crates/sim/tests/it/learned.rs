@@ -157,7 +157,7 @@ fn a_capped_group_is_never_polled_faster_than_its_cap() {
 #[test]
 fn a_poll_that_costs_more_is_made_less_often() {
     let n = 400;
-    let cost = |index: usize| Cost::new(if index % 2 == 0 { 1.0 } else { 5.0 }).unwrap();
+    let cost = |index: usize| Cost::new(if index.is_multiple_of(2) { 1.0 } else { 5.0 }).unwrap();
     let elements = Elements::from_columns(n, Vec::new(), (0..n).map(cost).collect(), Vec::new());
     let rates = vec![Rate::per_day(0.2).unwrap(); n];
     let world = World::poisson(elements, Groups::new(), rates, 200.0, 1);
