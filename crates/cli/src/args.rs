@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use springtide_policy::plan::Rule;
-use springtide_policy::{Objective, Order, Span};
+use springtide_policy::{Objective, Order, Span, Window};
 
 use crate::units;
 
@@ -269,6 +269,9 @@ pub(crate) struct Simulate {
     /// No element waits longer, where the budget allows it [default: none]
     #[arg(long, value_name = "SPAN", value_parser = units::span)]
     pub(crate) max_interval: Option<Span>,
+    /// The hours of the day in which polls may be made, as in 22:00-06:00
+    #[arg(long, value_name = "FROM-TO", value_parser = units::window)]
+    pub(crate) window: Option<Window>,
     /// The most each group of a table of rates may get: columns `group` and
     /// `budget_per_day`
     #[arg(long, value_name = "FILE")]

@@ -41,6 +41,7 @@ pub(crate) fn run(args: &args::Simulate, talk: Talk) -> Outcome<()> {
     let terms = Terms {
         budget,
         max_interval: args.max_interval,
+        window: args.window,
     };
     let broken_down = args.breakdown.map(|by| break_down(&world, by, &names));
     let setups = args

@@ -1,6 +1,6 @@
 //! Rates, spans and ratios as people write them.
 
-use springtide_policy::Span;
+use springtide_policy::{Span, Window};
 
 use crate::args::Hints;
 
@@ -80,6 +80,22 @@ pub(crate) fn ratio(text: &str) -> Result<f64, String> {
     } else {
         Err("a share lies between 0 and 1, or 0% and 100%".into())
     }
+}
+
+/// Hours of the day: `22:00-06:00`, with or without `UTC`.
+pub(crate) fn window(text: &str) -> Result<Window, String> {
+    let wanted = "two times of the day are expected, such as 22:00-06:00";
+    let hour = |text: &str| {
+        let (hours, minutes) = text.trim().split_once(':').ok_or(wanted)?;
+        let (hours, minutes): (u8, u8) = match (hours.parse(), minutes.parse()) {
+            (Ok(hours), Ok(minutes)) if minutes < 60 => (hours, minutes),
+            _ => return Err(wanted),
+        };
+        Ok(f64::from(hours) + f64::from(minutes) / 60.0)
+    };
+    let text = text.trim().trim_end_matches("UTC");
+    let (from, to) = text.split_once('-').ok_or(wanted)?;
+    Window::from_hours(hour(from)?, hour(to)?).map_err(|error| error.to_string())
 }
 
 /// Precision, recall and delay of hints: `70%,60%,1h`.

@@ -147,6 +147,7 @@ impl Driven {
         let terms = Terms {
             budget: Budget::per_day(0.1 * n as f64).expect("a budget"),
             max_interval: None,
+            window: None,
         };
         let scheduler = Scheduler::new(
             Choice::Learned,

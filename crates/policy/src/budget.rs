@@ -69,10 +69,97 @@ impl Caps {
     }
 }
 
+/// The hours of a day in which polls may be made: the freshness paper's
+/// synchronization points.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Window {
+    /// When it opens and for how long, in days.
+    opens: f64,
+    length: f64,
+}
+
+impl Window {
+    /// From one time of the day to another, which may be on the next day: 22 to 6
+    /// are eight hours.
+    ///
+    /// # Errors
+    ///
+    /// If an hour lies outside a day, or the two are the same.
+    pub fn from_hours(opens: f64, closes: f64) -> Result<Self, Error> {
+        let is_hour = |hour: f64| (0.0..=24.0).contains(&hour);
+        let length = (closes - opens).rem_euclid(24.0) / 24.0;
+        if is_hour(opens) && is_hour(closes) && length > 0.0 {
+            Ok(Self {
+                opens: opens / 24.0,
+                length,
+            })
+        } else {
+            Err(Error::Window(opens, closes))
+        }
+    }
+
+    pub(crate) fn is_open(&self, now: f64) -> bool {
+        (now - self.opens).rem_euclid(1.0) < self.length
+    }
+
+    /// The time on a clock that runs only while the window is open, and then so
+    /// fast that it keeps up.
+    pub(crate) fn compress(&self, now: f64) -> f64 {
+        let since = now - self.opens;
+        let open = (since - since.floor()) / self.length;
+        self.opens + since.floor() + open.min(1.0)
+    }
+
+    /// When that clock shows this: the inverse of [`compress`](Self::compress), but
+    /// for a whole number of days, which is when it opens and not when it has closed.
+    pub(crate) fn expand(&self, shown: f64) -> f64 {
+        let since = shown - self.opens;
+        self.opens + since.floor() + (since - since.floor()) * self.length
+    }
+}
+
 fn amount(polls: f64) -> Result<f64, Error> {
     if polls >= 0.0 && polls.is_finite() {
         Ok(polls.abs())
     } else {
         Err(Error::Budget(polls))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_across_midnight_is_open_for_eight_hours() {
+        let window = Window::from_hours(22.0, 6.0).unwrap();
+        for (hour, is_open) in [
+            (0.0, true),
+            (5.9, true),
+            (6.1, false),
+            (21.9, false),
+            (22.1, true),
+        ] {
+            assert_eq!(window.is_open(3.0 + hour / 24.0), is_open, "{hour}");
+        }
+        // A day of its clock is a day.
+        let (now, later) = (10.95, 11.95);
+        assert!((window.compress(later) - window.compress(now) - 1.0).abs() < 1e-12);
+        for now in [10.95, 11.0, 11.2] {
+            assert!(
+                (window.expand(window.compress(now)) - now).abs() < 1e-12,
+                "{now}"
+            );
+        }
+        // What is due while it is closed waits until it opens.
+        let opening = 11.0 + 22.0 / 24.0;
+        assert!((window.expand(window.compress(11.5)) - opening).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_window_of_no_length_is_refused() {
+        assert!(Window::from_hours(6.0, 6.0).is_err());
+        assert!(Window::from_hours(6.0, 25.0).is_err());
+        assert!(Window::from_hours(f64::NAN, 6.0).is_err());
     }
 }

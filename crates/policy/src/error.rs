@@ -29,6 +29,9 @@ pub enum Error {
     /// A moment that is not finite.
     #[error("a time is a finite number of days, not {0}")]
     Time(f64),
+    /// A window that is not from one hour of the day to another.
+    #[error("a window goes from one hour of the day to another, not from {0} to {1}")]
+    Window(f64, f64),
     /// A time between two polls that is not above zero.
     #[error("the time between two polls is above zero, not {0} days")]
     Elapsed(f64),

@@ -88,7 +88,7 @@ pub mod schedule;
 mod time;
 pub mod value;
 
-pub use budget::{Budget, Caps};
+pub use budget::{Budget, Caps, Window};
 pub use element::{Cost, Element, ElementId, Elements, GroupId, Groups, Present, Weight};
 pub use error::Error;
 pub use freshness::Order;

@@ -99,8 +99,11 @@ pub fn run(world: &World, setup: &Setup, watch: &mut dyn FnMut(Polled)) -> Outco
         &mut rng,
     );
 
+    let mut woken_at = f64::NEG_INFINITY;
     loop {
-        let wake_at = scheduler.wake_at().as_days();
+        // Whoever has nothing to poll when it asked to be woken is not woken at the
+        // same time again.
+        let wake_at = scheduler.wake_at().as_days().max(woken_at);
         if let Some((at, turn)) = turns.next_before(wake_at.min(span)) {
             let now = time(at);
             match turn {
@@ -119,11 +122,13 @@ pub fn run(world: &World, setup: &Setup, watch: &mut dyn FnMut(Polled)) -> Outco
         if wake_at > span {
             break;
         }
+        woken_at = wake_at + SHORTEST;
         let now = time(wake_at);
         if scheduler.needs_foresight() {
             scheduler.foresee(&copies.stale(wake_at));
         }
         while let Some(polled) = scheduler.next_poll(now, &mut rng) {
+            woken_at = wake_at;
             let index = polled.index();
             let changed_at = copies.poll(index, wake_at);
             let outcome = match changed_at {
@@ -144,6 +149,9 @@ pub fn run(world: &World, setup: &Setup, watch: &mut dyn FnMut(Polled)) -> Outco
     }
     copies.finish(span)
 }
+
+/// The shortest wait, in days: a tenth of a millisecond.
+const SHORTEST: f64 = 1e-9;
 
 fn time(days: f64) -> Time {
     Time::from_days(days).expect("within the span")

@@ -29,6 +29,7 @@ use crate::plan::{Rule, RulePolicy};
 use crate::sample::{self, Sampler, Sampling};
 use crate::{
     Budget, Element, ElementId, Frequency, Groups, Order, Outcome, Present, Rate, Span, Time,
+    Window,
 };
 use learned::Learned;
 use paced::{Habits, Paced, Queue};
@@ -68,12 +69,15 @@ pub struct Terms {
     pub budget: Budget,
     /// No element waits longer, where the budget allows it.
     pub max_interval: Option<Span>,
+    /// The hours of the day in which polls may be made; all if `None`.
+    pub window: Option<Window>,
 }
 
 /// Says when to poll what.
 #[derive(Debug)]
 pub struct Scheduler {
     groups: Groups,
+    window: Option<Window>,
     mode: Mode,
 }
 
@@ -106,6 +110,7 @@ impl Scheduler {
         now: Time,
         rng: &mut dyn Rng,
     ) -> Self {
+        let window = terms.window;
         let mode = match choice {
             Choice::Planned { rule, order, rates } => {
                 let policy = match terms.max_interval {
@@ -118,7 +123,7 @@ impl Scheduler {
                     present,
                     terms.budget,
                     &groups,
-                    (now, rng),
+                    (plan_time(window, now), rng),
                 );
                 Mode::Planned(Box::new(planned))
             }
@@ -148,13 +153,20 @@ impl Scheduler {
                 }))
             }
         };
-        Self { groups, mode }
+        Self {
+            groups,
+            window,
+            mode,
+        }
     }
 
     /// An element appears; its copy is in sync.
     pub fn add(&mut self, id: ElementId, element: Element, now: Time, rng: &mut dyn Rng) {
         match &mut self.mode {
-            Mode::Planned(planned) => planned.add(id, element, &self.groups, (now, rng)),
+            Mode::Planned(planned) => {
+                let now = plan_time(self.window, now);
+                planned.add(id, element, &self.groups, (now, rng));
+            }
             Mode::Paced(paced) => paced.add(id, element, &self.groups, now),
             Mode::Sampled(sampled) => sampled.sampler.add(id, &element, now),
         }
@@ -163,7 +175,9 @@ impl Scheduler {
     /// An element is gone.
     pub fn remove(&mut self, id: ElementId, now: Time) {
         match &mut self.mode {
-            Mode::Planned(planned) => planned.remove(id, &self.groups, now),
+            Mode::Planned(planned) => {
+                planned.remove(id, &self.groups, plan_time(self.window, now));
+            }
             Mode::Paced(paced) => paced.remove(id),
             Mode::Sampled(sampled) => sampled.sampler.remove(id),
         }
@@ -172,11 +186,12 @@ impl Scheduler {
     /// When to ask for the next poll: not before there is one, and not later than
     /// it is due. [`Time::NEVER`] if nothing is to be polled.
     pub fn wake_at(&mut self) -> Time {
-        match &mut self.mode {
+        let wake_at = match &mut self.mode {
             Mode::Planned(planned) => planned.wake_at(),
-            Mode::Paced(paced) => paced.wake_at(),
-            Mode::Sampled(sampled) => sampled.wake_at(),
-        }
+            Mode::Paced(paced) => return paced.wake_at(),
+            Mode::Sampled(sampled) => plan_time(self.window, sampled.wake_at()),
+        };
+        real_time(self.window, wake_at)
     }
 
     /// The element to poll now, if there is one.
@@ -184,7 +199,7 @@ impl Scheduler {
     /// It is not given again before its poll was [observed](Self::observe).
     pub fn next_poll(&mut self, now: Time, rng: &mut dyn Rng) -> Option<ElementId> {
         match &mut self.mode {
-            Mode::Planned(planned) => planned.next_poll(now, rng),
+            Mode::Planned(planned) => planned.next_poll(plan_time(self.window, now), rng),
             Mode::Paced(paced) => paced.next_poll(&self.groups, now),
             Mode::Sampled(sampled) => sampled.next_poll(now, rng),
         }
@@ -237,7 +252,7 @@ impl Scheduler {
     /// When an element is due, as far as is known.
     pub fn due_at(&self, id: ElementId) -> Option<Time> {
         match &self.mode {
-            Mode::Planned(planned) => planned.due_at(id),
+            Mode::Planned(planned) => planned.due_at(id).map(|due| real_time(self.window, due)),
             Mode::Paced(paced) => paced.due_at(id),
             Mode::Sampled(_) => None,
         }
@@ -264,6 +279,23 @@ impl Sampled {
             self.n_batches += 1;
         }
         next
+    }
+}
+
+/// What going to a window's clock and back may lose, in days: so much later than
+/// asked is in time.
+const ROUNDING: f64 = 1e-9;
+
+/// The time that a plan goes by, whose days are as long as the window is open.
+fn plan_time(window: Option<Window>, now: Time) -> Time {
+    window.map_or(now, |window| Time(window.compress(now.0) + ROUNDING))
+}
+
+/// When the plan's time is this.
+fn real_time(window: Option<Window>, time: Time) -> Time {
+    match window {
+        Some(window) if time < Time::NEVER => Time(window.expand(time.0)),
+        _ => time,
     }
 }
 

@@ -3,9 +3,9 @@
 use super::due::DueQueue;
 use super::learned::Learned;
 use super::limits::Limits;
-use super::{Terms, phases};
+use super::{ROUNDING, Terms, phases};
 use crate::in_use::{InUse, Memory};
-use crate::{Element, ElementId, Elements, Groups, Outcome, Present, Span, Time};
+use crate::{Element, ElementId, Elements, Groups, Outcome, Present, Span, Time, Window};
 
 /// Polls what is due earliest, as often as the budget allows, whether it is due
 /// yet or not: a budget is there to be spent.
@@ -31,7 +31,38 @@ pub(super) enum Queue {
 struct Pace {
     /// Days that a poll of cost one takes up.
     gap: f64,
+    /// On the window's clock, if there is one.
     next_at: f64,
+    window: Option<Window>,
+}
+
+impl Pace {
+    fn allows(&mut self, now: f64) -> bool {
+        let Some(window) = self.window else {
+            return self.next_at <= now;
+        };
+        let shown = window.compress(now);
+        if window.is_open(now) || window.is_open(now + ROUNDING) {
+            return self.next_at <= shown + ROUNDING;
+        }
+        // Whoever asks while it is closed is told to wait until it opens.
+        self.next_at = self.next_at.max(shown);
+        false
+    }
+
+    fn wake_at(&self) -> f64 {
+        match self.window {
+            Some(window) if self.next_at.is_finite() => window.expand(self.next_at),
+            _ => self.next_at,
+        }
+    }
+
+    fn spend(&mut self, cost: f64, now: f64) {
+        let now = self.window.map_or(now, |window| window.compress(now));
+        // A poll that comes late, since nothing could be polled before, does not
+        // make up for the time.
+        self.next_at = self.next_at.max(now - self.gap) + self.gap * cost;
+    }
 }
 
 impl Paced {
@@ -43,7 +74,8 @@ impl Paced {
             // span holds as many polls as the budget says.
             pace: Pace {
                 gap,
-                next_at: now.0 + gap / 2.0,
+                next_at: terms.window.map_or(now.0, |window| window.compress(now.0)) + gap / 2.0,
+                window: terms.window,
             },
             limits: Limits::new(terms.budget.caps(), gap),
             elements: present.to_elements(),
@@ -84,11 +116,11 @@ impl Paced {
         } else {
             f64::NEG_INFINITY
         };
-        Time(self.pace.next_at.max(free_at))
+        Time(self.pace.wake_at().max(free_at))
     }
 
     pub(super) fn next_poll(&mut self, groups: &Groups, now: Time) -> Option<ElementId> {
-        if self.pace.next_at > now.0 {
+        if !self.pace.allows(now.0) {
             return None;
         }
         loop {
@@ -123,10 +155,7 @@ impl Paced {
                     id
                 }
             };
-            // A poll that comes late, since nothing could be polled before, does
-            // not make up for the time.
-            let paid_from = self.pace.next_at.max(now.0 - self.pace.gap);
-            self.pace.next_at = paid_from + self.pace.gap * self.elements.get(id).cost.0;
+            self.pace.spend(self.elements.get(id).cost.0, now.0);
             return Some(id);
         }
     }

@@ -46,6 +46,7 @@ fn setup(rule: Rule, order: Order, rates: &[Rate], seed: u64) -> Setup {
         terms: Terms {
             budget: Budget::per_day(PER_DAY).unwrap(),
             max_interval: None,
+            window: None,
         },
         warmup: WARMUP,
         seed,

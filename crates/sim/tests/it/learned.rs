@@ -17,6 +17,7 @@ fn setup(choice: Choice, per_day: f64, warmup: f64) -> Setup {
         terms: Terms {
             budget: Budget::per_day(per_day).unwrap(),
             max_interval: None,
+            window: None,
         },
         warmup,
         seed: 1,

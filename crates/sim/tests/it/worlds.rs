@@ -3,7 +3,7 @@
 use springtide_policy::in_use::InUse;
 use springtide_policy::plan::Rule;
 use springtide_policy::schedule::{Choice, Terms};
-use springtide_policy::{Budget, Element, Elements, Groups, Order, Rate, Span};
+use springtide_policy::{Budget, Element, Elements, Groups, Order, Rate, Span, Window};
 use springtide_sim::world::{Correlated, Life, World};
 use springtide_sim::{Outcomes, Polled, Setup, run};
 
@@ -33,6 +33,7 @@ fn simulate(world: &World, choice: Choice, per_day: f64) -> (Outcomes, Vec<Polle
         terms: Terms {
             budget: Budget::per_day(per_day).unwrap(),
             max_interval: None,
+            window: None,
         },
         warmup: 0.0,
         seed: 1,
@@ -147,6 +148,7 @@ fn a_warmup_is_not_measured() {
         terms: Terms {
             budget: Budget::per_day(0.2).unwrap(),
             max_interval: Some(Span::days(30.0).unwrap()),
+            window: None,
         },
         warmup,
         seed: 1,
@@ -238,5 +240,38 @@ fn the_default_correlated_world_is_like_real_sites() {
         assert!((0.35..0.65).contains(&bursts), "{bursts}");
         assert!((0.75..0.95).contains(&sampled), "{sampled}");
         assert!((0.35..0.55).contains(&remembered), "{remembered}");
+    }
+}
+
+#[test]
+fn polls_keep_to_the_window_and_still_spend_the_budget() {
+    let n = 60;
+    let pages: Vec<(f64, f64, &[f64])> = vec![(0.0, FOREVER, &[]); n];
+    let world = recorded(&pages, 50.0);
+    for choice in [
+        uniform(&world),
+        Choice::Learned,
+        Choice::InUse(InUse::StormCrawler),
+    ] {
+        let setup = Setup {
+            choice,
+            terms: Terms {
+                budget: Budget::per_day(24.0).unwrap(),
+                max_interval: None,
+                window: Some(Window::from_hours(22.0, 4.0).unwrap()),
+            },
+            warmup: 0.0,
+            seed: 1,
+            last_modified: 0.0,
+            hints: None,
+            parts: None,
+        };
+        let mut n_polls = 0;
+        run(&world, &setup, &mut |polled| {
+            n_polls += 1;
+            let hour = polled.at.rem_euclid(1.0) * 24.0;
+            assert!(!(4.001..21.999).contains(&hour), "{hour}");
+        });
+        assert!((1180..=1210).contains(&n_polls), "{n_polls}");
     }
 }

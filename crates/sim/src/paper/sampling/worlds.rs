@@ -156,6 +156,7 @@ pub(super) fn months(
         terms: Terms {
             budget: Budget::per_day(ratio * n_pages / CYCLE).expect("a share of the pages"),
             max_interval: None,
+            window: None,
         },
         warmup: 0.0,
         seed,
