@@ -11,6 +11,8 @@ use crate::table::{Batch, Column, Condition, Input, Kind, shorten};
 use crate::talk::{Talk, count};
 
 const HOURS_PER_DAY: f64 = 24.0;
+/// Ten million hours, or eleven hundred years: what is later is a mistake.
+const LAST_HOUR: f64 = 1e7;
 
 /// A directory deeper than this counts as the one that it is in.
 const DEEPEST: usize = 16;
@@ -60,7 +62,7 @@ const PAGES: [Column; 6] = [
     Column {
         name: "created_h",
         kind: Kind::Number(Condition {
-            holds: |hour| hour >= 0.0 || hour == -1.0,
+            holds: |hour| (0.0..=LAST_HOUR).contains(&hour) || hour == -1.0,
             says: "it is an hour since the start, or -1",
             hint: "give -1 for a page that was there from the start",
         }),
@@ -69,7 +71,7 @@ const PAGES: [Column; 6] = [
     Column {
         name: "deleted_h",
         kind: Kind::Optional(Condition {
-            holds: |hour| hour >= 0.0,
+            holds: |hour| (0.0..=LAST_HOUR).contains(&hour),
             says: "it is an hour since the start, or empty",
             hint: "leave it empty for a page that is there at the end",
         }),
@@ -95,7 +97,7 @@ const CHANGES: [Column; 2] = [
     Column {
         name: "hour",
         kind: Kind::Number(Condition {
-            holds: |hour| hour >= 0.0,
+            holds: |hour| (0.0..=LAST_HOUR).contains(&hour),
             says: "an hour is counted from the start, and zero or more",
             hint: "drop the line",
         }),
@@ -274,8 +276,8 @@ impl Reading {
             let cause = "there are no pages".to_owned();
             return Err(refuse(input, cause, "give one row per page"));
         }
-        let mut empty = self.sites.iter().filter(|(_, site)| site.n_pages == 0);
-        if let Some((name, site)) = empty.next() {
+        let empty = self.sites.iter().filter(|(_, site)| site.n_pages == 0);
+        if let Some((name, site)) = empty.min_by_key(|(_, site)| site.group) {
             let (name, place) = (shorten(name), &site.place);
             let cause = format!("site \"{name}\" ({place} of the sites) has no pages");
             return Err(refuse(input, cause, "give its pages, or drop the site"));

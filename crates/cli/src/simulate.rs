@@ -35,6 +35,7 @@ pub(crate) fn run(args: &args::Simulate, talk: Talk) -> Outcome<()> {
             .cause(format!("the warm-up is {warmup} long, the span {span}"))
             .hint("give a shorter --warmup or a longer --span"));
     }
+    refuse_too_much(args, &world)?;
     let budget = Budget::per_day(args.budget)
         .map_err(|error| Failure::input("bad --budget").cause(error))?
         .with_caps(caps);
@@ -127,6 +128,20 @@ fn refuse_nonsense(args: &args::Simulate) -> Outcome<()> {
             "leave out --caps",
         );
     }
+    if args.caps.is_some() && has(is_sampled) {
+        return refuse(
+            "--caps does not go with batches",
+            "round-robin, sample-…, frequency and oracle know no limits on groups",
+            "leave out --caps, or those policies",
+        );
+    }
+    if args.last_modified.is_some() && !has(|policy| policy == SimPolicy::Learned) {
+        return refuse(
+            "--last-modified has nobody to read it",
+            "only learned makes anything of the times of changes",
+            "leave it out, or add learned",
+        );
+    }
     if args.order.is_some() && !has(is_planned) {
         return refuse(
             "--order has nothing to order",
@@ -134,11 +149,24 @@ fn refuse_nonsense(args: &args::Simulate) -> Outcome<()> {
             "leave out --order, or add one of those policies",
         );
     }
-    let for_batches = cycle.is_some() || sample_cost.is_some() || sample_size.is_some();
-    if for_batches && !has(is_sampled) {
+    if cycle.is_some() && !has(is_sampled) {
         return refuse(
-            "--cycle, --sample-size and --sample-cost have nothing to do",
-            "they are for the batches of round-robin, sample-…, frequency and oracle",
+            "--cycle has nothing to do",
+            "it is for the batches of round-robin, sample-…, frequency and oracle",
+            "leave it out, or add one of those policies",
+        );
+    }
+    let takes_samples = |policy| {
+        use SimPolicy::{RoundRobinGreedy, SampleAdaptive, SampleGreedy, SampleProportional};
+        matches!(
+            policy,
+            RoundRobinGreedy | SampleAdaptive | SampleGreedy | SampleProportional
+        )
+    };
+    if (sample_cost.is_some() || sample_size.is_some()) && !has(takes_samples) {
+        return refuse(
+            "--sample-size and --sample-cost have nothing to do",
+            "they are for the policies that take samples: sample-… and round-robin-greedy",
             "leave them out, or add one of those policies",
         );
     }
@@ -180,6 +208,54 @@ fn refuse_nonsense(args: &args::Simulate) -> Outcome<()> {
             "batches are chosen by what was sampled, not by who waited",
             "leave it out, or add a policy that polls one by one",
         );
+    }
+    Ok(())
+}
+
+/// Polls, or changes, that nobody would wait for.
+const MOST_EVENTS: f64 = 1e11;
+/// Hints are all kept in memory.
+const MOST_HINTS: f64 = 1e8;
+/// Weights and costs further from one than this cannot be added up.
+const FARTHEST: f64 = 1e50;
+
+/// That the experiment comes to an end.
+fn refuse_too_much(args: &args::Simulate, world: &World) -> Outcome<()> {
+    let refuse = |cause: String, hint: &str| {
+        Err(
+            Failure::input("that would take too long, or too much memory")
+                .cause(cause)
+                .hint(hint),
+        )
+    };
+    let n_polls = args.budget * world.span();
+    if n_polls > MOST_EVENTS {
+        let cause = format!("the budget comes to {n_polls:.0e} polls");
+        return refuse(cause, "give a smaller --budget or a shorter --span");
+    }
+    let n = world.n_elements();
+    let changes = |index| world.rate(index).as_per_day() * world.lifetime(index);
+    let n_changes: f64 = (0..n).map(changes).sum();
+    if n_changes > MOST_EVENTS {
+        let cause = format!("the rates come to {n_changes:.0e} changes");
+        return refuse(cause, "give lower rates or a shorter --span");
+    }
+    if let Some(hints) = args.hints {
+        let n_hints = n_changes * hints.recall / hints.precision;
+        if n_hints > MOST_HINTS {
+            let cause = format!("a precision so low comes to {n_hints:.0e} hints");
+            return refuse(cause, "give a higher precision or a shorter --span");
+        }
+    }
+    let is_far = |number: f64| number != 0.0 && !(1.0 / FARTHEST..FARTHEST).contains(&number);
+    let is_extreme = |index| {
+        let element = world.element(index);
+        is_far(element.weight.as_f64()) || is_far(element.cost.as_f64())
+    };
+    if (0..n).any(is_extreme) {
+        return Err(Failure::input("cannot simulate with these numbers")
+            .cause("weights or costs lie too far apart to compute with")
+            .hint("give weights and costs near 1"));
     }
     Ok(())
 }

@@ -31,8 +31,9 @@ const NUTCH_MOST: f64 = 365.0;
 /// Nutch: how much longer an interval gets after a poll without a change, and how
 /// much shorter after one with (`inc_rate`, `dec_rate`), and how far the next poll
 /// moves towards the last change (`sync_delta_rate`).
-const NUTCH_RATE: f64 = 0.2;
-const NUTCH_SYNC_RATE: f64 = 0.2;
+const NUTCH_LONGER: f64 = 0.4;
+const NUTCH_SHORTER: f64 = 0.2;
+const NUTCH_SYNC_RATE: f64 = 0.3;
 
 /// StormCrawler: the interval that every element starts with
 /// (`fetchInterval.default`), the least and the longest, and the two rates.
@@ -85,7 +86,11 @@ impl InUse {
                 if changed {
                     memory.changed_at = now.0;
                 }
-                let rate = if changed { -NUTCH_RATE } else { NUTCH_RATE };
+                let rate = if changed {
+                    -NUTCH_SHORTER
+                } else {
+                    NUTCH_LONGER
+                };
                 let quiet = now.0 - memory.changed_at;
                 let interval = (interval * (1.0 + rate)).max(quiet);
                 let interval = interval.clamp(NUTCH_LEAST, NUTCH_MOST);
@@ -148,11 +153,11 @@ mod tests {
     }
 
     #[test]
-    fn nutch_shortens_by_a_fifth_and_lengthens_by_a_fifth() {
+    fn nutch_shortens_by_a_fifth_and_lengthens_by_two() {
         assert_eq!(intervals(InUse::Nutch, "cc"), [24.0, 19.2]);
-        // 19.2·1.2 = 23.04 and the last change 19.2 ago, of which a fifth is taken
-        // off again.
-        assert_eq!(intervals(InUse::Nutch, "ccu"), [24.0, 19.2, 19.2]);
+        // 19.2·1.4 = 26.88 and the last change 19.2 ago, of which three tenths are
+        // taken off again.
+        assert_eq!(intervals(InUse::Nutch, "ccu"), [24.0, 19.2, 21.12]);
     }
 
     #[test]

@@ -45,7 +45,13 @@ impl Limits {
         let limits = caps.iter().map(|(group, per_day)| {
             let limit = Limit {
                 gap: 1.0 / per_day,
-                ..Limit::default()
+                // One that may not be polled at all is never free.
+                free_at: if per_day > 0.0 {
+                    f64::NEG_INFINITY
+                } else {
+                    f64::INFINITY
+                },
+                held: BinaryHeap::new(),
             };
             (group, limit)
         });

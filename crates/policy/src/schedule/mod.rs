@@ -28,8 +28,8 @@ use crate::in_use::InUse;
 use crate::plan::{Rule, RulePolicy};
 use crate::sample::{self, Sampler, Sampling};
 use crate::{
-    Budget, Element, ElementId, Frequency, Groups, Order, Outcome, Present, Rate, Span, Time,
-    Window,
+    Budget, Element, ElementId, Elements, Frequency, Groups, Order, Outcome, Present, Rate, Span,
+    Time, Window,
 };
 use learned::Learned;
 use paced::{Habits, Paced, Queue};
@@ -94,7 +94,12 @@ struct Sampled {
     sampler: Sampler,
     started_at: Time,
     cycle: f64,
+    /// What a batch may cost, and what this one has.
     per_cycle: f64,
+    spent: f64,
+    elements: Elements,
+    n_here: usize,
+    total_cost: f64,
     n_batches: u64,
     is_open: bool,
 }
@@ -148,6 +153,10 @@ impl Scheduler {
                     started_at: now,
                     cycle,
                     per_cycle: (terms.budget.as_per_day() * cycle).round(),
+                    spent: 0.0,
+                    elements: present.to_elements(),
+                    n_here: present.len(),
+                    total_cost: present.iter().map(|(_, element)| element.cost.0).sum(),
                     n_batches: 0,
                     is_open: false,
                 }))
@@ -168,7 +177,7 @@ impl Scheduler {
                 planned.add(id, element, &self.groups, (now, rng));
             }
             Mode::Paced(paced) => paced.add(id, element, &self.groups, now),
-            Mode::Sampled(sampled) => sampled.sampler.add(id, &element, now),
+            Mode::Sampled(sampled) => sampled.add(id, element, now),
         }
     }
 
@@ -179,7 +188,7 @@ impl Scheduler {
                 planned.remove(id, &self.groups, plan_time(self.window, now));
             }
             Mode::Paced(paced) => paced.remove(id),
-            Mode::Sampled(sampled) => sampled.sampler.remove(id),
+            Mode::Sampled(sampled) => sampled.remove(id),
         }
     }
 
@@ -260,6 +269,19 @@ impl Scheduler {
 }
 
 impl Sampled {
+    fn add(&mut self, id: ElementId, element: Element, now: Time) {
+        self.sampler.add(id, &element, now);
+        self.elements.set(id, element);
+        self.n_here += 1;
+        self.total_cost += element.cost.0;
+    }
+
+    fn remove(&mut self, id: ElementId) {
+        self.sampler.remove(id);
+        self.n_here = self.n_here.saturating_sub(1);
+        self.total_cost -= self.elements.get(id).cost.0;
+    }
+
     /// The end of the cycle.
     fn wake_at(&self) -> Time {
         Time(self.started_at.0 + self.cycle * (self.n_batches + 1) as f64)
@@ -270,10 +292,25 @@ impl Sampled {
             return None;
         }
         if !self.is_open {
-            self.sampler.begin(self.per_cycle, rng);
+            // The paper's batches count polls; these are of the mean cost.
+            let mean_cost = self.total_cost / self.n_here.max(1) as f64;
+            let n_polls = if mean_cost > 0.0 {
+                (self.per_cycle / mean_cost).round()
+            } else {
+                0.0
+            };
+            self.sampler.begin(n_polls, rng);
             self.is_open = true;
+            self.spent = 0.0;
         }
-        let next = self.sampler.next(rng);
+        let next = match self.sampler.next(rng) {
+            // The last may cost more than is left.
+            Some(_) if self.spent >= self.per_cycle => None,
+            next => next,
+        };
+        if let Some(id) = next {
+            self.spent += self.elements.get(id).cost.0;
+        }
         if next.is_none() {
             self.is_open = false;
             self.n_batches += 1;

@@ -29,39 +29,52 @@ pub(super) enum Queue {
 /// When the budget allows the next poll.
 #[derive(Debug)]
 struct Pace {
+    per_day: f64,
     /// Days that a poll of cost one takes up.
     gap: f64,
-    /// On the window's clock, if there is one.
-    next_at: f64,
+    /// When the first poll was, or would have been had there been no idle time, on
+    /// the window's clock if there is one.
+    began: f64,
+    /// What was spent since. Times are worked out from it, not added up: so the
+    /// millionth poll is as exact as the first.
+    spent: f64,
     window: Option<Window>,
 }
 
 impl Pace {
     fn allows(&mut self, now: f64) -> bool {
         let Some(window) = self.window else {
-            return self.next_at <= now;
+            return self.next_at() <= now;
         };
         let shown = window.compress(now);
         if window.is_open(now) || window.is_open(now + ROUNDING) {
-            return self.next_at <= shown + ROUNDING;
+            return self.next_at() <= shown + ROUNDING;
         }
         // Whoever asks while it is closed is told to wait until it opens.
-        self.next_at = self.next_at.max(shown);
+        self.began += (shown - self.next_at()).max(0.0);
         false
     }
 
     fn wake_at(&self) -> f64 {
         match self.window {
-            Some(window) if self.next_at.is_finite() => window.expand(self.next_at),
-            _ => self.next_at,
+            Some(window) if self.next_at().is_finite() => window.expand(self.next_at()),
+            _ => self.next_at(),
         }
+    }
+
+    fn next_at(&self) -> f64 {
+        self.began + self.spent / self.per_day
     }
 
     fn spend(&mut self, cost: f64, now: f64) {
         let now = self.window.map_or(now, |window| window.compress(now));
         // A poll that comes late, since nothing could be polled before, does not
         // make up for the time.
-        self.next_at = self.next_at.max(now - self.gap) + self.gap * cost;
+        let late = now - self.gap - self.next_at();
+        if late > 0.0 {
+            self.began += late;
+        }
+        self.spent += cost;
     }
 }
 
@@ -73,8 +86,10 @@ impl Paced {
             // Half a gap before the first poll and half a gap after the last: a
             // span holds as many polls as the budget says.
             pace: Pace {
+                per_day: terms.budget.as_per_day(),
                 gap,
-                next_at: terms.window.map_or(now.0, |window| window.compress(now.0)) + gap / 2.0,
+                began: terms.window.map_or(now.0, |window| window.compress(now.0)),
+                spent: 0.5,
                 window: terms.window,
             },
             limits: Limits::new(terms.budget.caps(), gap),
@@ -109,7 +124,7 @@ impl Paced {
     pub(super) fn wake_at(&mut self) -> Time {
         let is_empty = match &mut self.queue {
             Queue::InUse(habits) => habits.queue.len() == 0,
-            Queue::Learned(learned) => learned.is_empty(),
+            Queue::Learned(learned) => learned.is_idle(),
         };
         let free_at = if is_empty {
             self.limits.wake_at()

@@ -38,19 +38,23 @@ pub(super) struct Planned {
     wanted: f64,
     clock: Clock,
     queue: DueQueue,
+    /// Whether all that are here were here from the start.
+    is_settled: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Member {
     /// NaN for a number that no element has now.
     frequency: f64,
-    /// Where the next poll is, in polls.
+    /// Where its periods begin, and where in them the next poll is, in polls.
+    phase: f64,
     place: f64,
 }
 
 impl Member {
     const NONE: Self = Self {
         frequency: f64::NAN,
+        phase: 0.0,
         place: 0.0,
     };
 }
@@ -109,6 +113,7 @@ impl Planned {
                 speed: 1.0,
             },
             queue: DueQueue::with_capacity(present.len()),
+            is_settled: true,
         };
         for id in present.ids() {
             planned.enter(id);
@@ -116,10 +121,12 @@ impl Planned {
         planned.plan_again(groups, now);
         for (id, phase) in present.ids().zip(phases(present.len())) {
             let first = order.first_place(phase, rng);
-            let Member { frequency, place } = &mut planned.members[id.index()];
-            *place = 0.0;
-            if *frequency > 0.0 {
-                planned.queue.put(id.0, first / *frequency);
+            let member = &mut planned.members[id.index()];
+            // The period before the first whole one may have begun already.
+            member.phase = phase - 1.0;
+            member.place = first - member.phase;
+            if member.frequency > 0.0 {
+                planned.queue.put(id.0, first / member.frequency);
             }
         }
         planned
@@ -132,6 +139,7 @@ impl Planned {
         groups: &Groups,
         (now, rng): (Time, &mut dyn Rng),
     ) {
+        self.is_settled = false;
         self.elements.set(id, element);
         self.enter(id);
         // A copy that is in sync is at the beginning of its first period.
@@ -164,6 +172,7 @@ impl Planned {
         let Some(member) = self.members.get_mut(id.index()) else {
             return;
         };
+        self.is_settled = false;
         let Member { frequency, .. } = std::mem::replace(member, Member::NONE);
         if !frequency.is_nan() {
             self.wanted -= self.elements.get(id).cost.0 * frequency;
@@ -187,7 +196,13 @@ impl Planned {
         self.queue.pop();
         let member = &mut self.members[index as usize];
         let place = self.order.next_place(member.place, rng);
-        let due = shown + (place - member.place) / member.frequency;
+        // Where nothing ever came or went, times are worked out and not added up, so
+        // that the millionth poll is as exact as the first.
+        let due = if self.is_settled {
+            (place + member.phase) / member.frequency
+        } else {
+            shown + (place - member.place) / member.frequency
+        };
         member.place = place;
         self.queue.put(index, due);
         Some(ElementId(index))

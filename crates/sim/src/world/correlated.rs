@@ -94,9 +94,9 @@ impl Default for Correlated {
 /// For how long an element is young.
 const YOUTH_DAYS: f64 = 90.0;
 
-/// What a machine of today can hold; the distributions' tails come on top.
+/// What a machine of today can hold.
 const MOST_ELEMENTS: f64 = 2e7;
-const MOST_CHANGES: f64 = 1e9;
+const MOST_CHANGES: f64 = 1e8;
 
 /// A parameter that makes no sense.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
@@ -301,83 +301,136 @@ impl Correlated {
     }
 
     fn check(&self) -> Result<(), ParameterError> {
-        const COUNT: &str = "it is above zero";
-        const AMOUNT: &str = "it is zero or more";
         const SHARE: &str = "it lies between 0 and 1";
-        let is_amount = |value: f64| value >= 0.0 && value.is_finite();
-        let is_count = |value: f64| value > 0.0 && value.is_finite();
-        let is_share = |value: f64| (0.0..=1.0).contains(&value);
-        let checks = [
-            ("span_days", self.span_days, is_count(self.span_days), COUNT),
-            ("sites", self.sites as f64, self.sites > 0, COUNT),
+        const SIGMA: &str = "it lies between 0 and 4";
+        const A_YEAR: &str = "it lies between 0 and 50";
+        // Name, value, from and to, in words. What lies beyond is no world that
+        // anybody has seen, and may not fit into memory.
+        let limits = [
+            (
+                "span_days",
+                self.span_days,
+                1e-3,
+                1e5,
+                "it is above 0 and at most 100000",
+            ),
+            (
+                "sites",
+                self.sites as f64,
+                1.0,
+                1e6,
+                "it is at least 1 and at most 1000000",
+            ),
             (
                 "elements_per_site",
                 self.elements_per_site,
-                is_count(self.elements_per_site),
-                COUNT,
+                1.0,
+                1e7,
+                "it is at least 1 and at most 10000000",
             ),
+            ("site_size_sigma", self.site_size_sigma, 0.0, 4.0, SIGMA),
             (
                 "elements_per_directory",
                 self.elements_per_directory,
-                is_count(self.elements_per_directory),
-                COUNT,
-            ),
-            (
-                "burst_size",
-                self.burst_size,
-                is_share(self.burst_size) && self.burst_size > 0.0,
-                "it is above 0 and at most 1",
-            ),
-        ];
-        let amounts = [
-            ("site_size_sigma", self.site_size_sigma),
-            ("rate_per_day", self.rate_per_day),
-            ("site_rate_sigma", self.site_rate_sigma),
-            ("directory_rate_sigma", self.directory_rate_sigma),
-            ("element_rate_sigma", self.element_rate_sigma),
-            ("regime_days", self.regime_days),
-            ("regime_sigma", self.regime_sigma),
-            ("weekend", self.weekend),
-            ("births_per_year", self.births_per_year),
-            ("deaths_per_year", self.deaths_per_year),
-            ("young_factor", self.young_factor),
-        ]
-        .map(|(name, value)| (name, value, is_amount(value), AMOUNT));
-        let shares = [
-            ("burst_share", self.burst_share),
-            ("site_burst_share", self.site_burst_share),
-            ("day_swing", self.day_swing),
-        ]
-        .map(|(name, value)| (name, value, is_share(value), SHARE));
-        let n = self.sites as f64 * self.elements_per_site;
-        let changes = n * self.rate_per_day * self.span_days;
-        let too_large = [
-            (
-                "elements_per_site",
-                self.elements_per_site,
-                n <= MOST_ELEMENTS,
-                "that makes more elements than fit in memory",
+                1.0,
+                1e9,
+                "it is at least 1",
             ),
             (
                 "rate_per_day",
                 self.rate_per_day,
-                changes <= MOST_CHANGES,
-                "that makes more changes than fit in memory",
+                0.0,
+                1e4,
+                "it lies between 0 and 10000",
+            ),
+            ("site_rate_sigma", self.site_rate_sigma, 0.0, 4.0, SIGMA),
+            (
+                "directory_rate_sigma",
+                self.directory_rate_sigma,
+                0.0,
+                4.0,
+                SIGMA,
+            ),
+            (
+                "element_rate_sigma",
+                self.element_rate_sigma,
+                0.0,
+                4.0,
+                SIGMA,
+            ),
+            ("burst_share", self.burst_share, 0.0, 1.0, SHARE),
+            ("site_burst_share", self.site_burst_share, 0.0, 1.0, SHARE),
+            (
+                "burst_size",
+                self.burst_size,
+                1e-3,
+                1.0,
+                "it is at least 0.001 and at most 1",
+            ),
+            ("regime_sigma", self.regime_sigma, 0.0, 4.0, SIGMA),
+            ("day_swing", self.day_swing, 0.0, 1.0, SHARE),
+            (
+                "weekend",
+                self.weekend,
+                0.0,
+                10.0,
+                "it lies between 0 and 10",
+            ),
+            ("births_per_year", self.births_per_year, 0.0, 50.0, A_YEAR),
+            ("deaths_per_year", self.deaths_per_year, 0.0, 50.0, A_YEAR),
+            (
+                "young_factor",
+                self.young_factor,
+                0.0,
+                50.0,
+                "it lies between 0 and 50",
             ),
         ];
-        let mut all = checks
+        let outside = limits
             .into_iter()
-            .chain(too_large)
-            .chain(amounts)
-            .chain(shares);
-        match all.find(|&(_, _, is_fine, _)| !is_fine) {
-            Some((name, value, _, wanted)) => Err(ParameterError {
+            .find(|&(_, value, from, to, _)| !(from..=to).contains(&value));
+        if let Some((name, value, _, _, wanted)) = outside {
+            return Err(ParameterError {
                 name,
                 value,
                 wanted,
-            }),
-            None => Ok(()),
+            });
         }
+        let refuse = |name, value, wanted| {
+            Err(ParameterError {
+                name,
+                value,
+                wanted,
+            })
+        };
+        if self.regime_days != 0.0 && !(0.1..=1e9).contains(&self.regime_days) {
+            return refuse(
+                "regime_days",
+                self.regime_days,
+                "it is 0 for none, or at least 0.1",
+            );
+        }
+        // Means of lognormal distributions are e^(σ²/2) times their medians.
+        let swollen = |sigmas: &[f64]| sigmas.iter().map(|s| s * s / 2.0).sum::<f64>().exp();
+        let births = 1.0 + self.births_per_year * self.span_days / 365.25;
+        let size = self.elements_per_site * swollen(&[self.site_size_sigma]) * births;
+        let n = self.sites as f64 * size;
+        if n > MOST_ELEMENTS {
+            let wanted = "that makes more elements than fit in memory";
+            return refuse("elements_per_site", self.elements_per_site, wanted);
+        }
+        let rates = [
+            self.site_rate_sigma,
+            self.directory_rate_sigma,
+            self.element_rate_sigma,
+            self.regime_sigma,
+        ];
+        let rate = self.rate_per_day * swollen(&rates) * self.young_factor.max(1.0);
+        if n * rate * self.span_days > MOST_CHANGES {
+            let wanted = "that makes more changes than fit in memory";
+            return refuse("rate_per_day", self.rate_per_day, wanted);
+        }
+        Ok(())
     }
 }
 

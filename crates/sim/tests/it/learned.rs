@@ -104,11 +104,14 @@ fn polls(world: &World, setup: &Setup) -> Vec<Vec<f64>> {
 fn nothing_waits_longer_than_the_longest_interval() {
     let world = poisson_world(300, 1.2, 120.0, 6);
     let mut setup = setup(Choice::Learned, 100.0, 0.0);
-    setup.terms.max_interval = Some(Span::days(6.0).unwrap());
-    for times in polls(&world, &setup) {
-        let ends = times.iter().skip(1).chain([&120.0]);
-        for (from, to) in times.iter().zip(ends) {
-            assert!(to - from <= 6.0 + 1e-9, "{from} to {to}");
+    // The budget would do for three days.
+    for longest in [3.1, 6.0] {
+        setup.terms.max_interval = Some(Span::days(longest).unwrap());
+        for times in polls(&world, &setup) {
+            let ends = times.iter().skip(1).chain([&120.0]);
+            for (from, to) in times.iter().zip(ends) {
+                assert!(to - from <= longest + 1e-9, "{from} to {to}");
+            }
         }
     }
     // More than the budget allows: all get the same.
@@ -152,6 +155,28 @@ fn a_capped_group_is_never_polled_faster_than_its_cap() {
         assert!((470..=481).contains(&slow.len()), "{}", slow.len());
         let all: usize = polls.iter().map(|times| times.len() - 1).sum();
         assert!(all >= 2990, "{all}");
+    }
+}
+
+#[test]
+fn groups_that_are_all_at_their_caps_leave_the_rest_of_the_budget() {
+    let mut groups = Groups::new();
+    let (first, second) = (groups.add(None), groups.add(None));
+    let of = vec![Some(first), Some(first), Some(second)];
+    let elements = Elements::from_columns(3, Vec::new(), Vec::new(), of);
+    let rates = vec![Rate::per_day(1.0).unwrap(); 3];
+    let world = World::poisson(elements, groups, rates, 50.0, 1);
+    for (caps, expected) in [
+        ((1.0, 0.2), 60),
+        ((4.0, 4.0), 400),
+        ((0.0, 0.0), 0),
+        ((0.0, 2.0), 100),
+    ] {
+        let caps = Caps::per_day([(first, caps.0), (second, caps.1)]).unwrap();
+        let mut setup = setup(Choice::Learned, 10.0, 0.0);
+        setup.terms.budget = Budget::per_day(10.0).unwrap().with_caps(caps);
+        let n_polls = measure(&world, &setup).n_polls;
+        assert!(n_polls.abs_diff(expected) <= 3, "{n_polls} for {expected}");
     }
 }
 

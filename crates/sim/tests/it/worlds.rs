@@ -2,8 +2,9 @@
 
 use springtide_policy::in_use::InUse;
 use springtide_policy::plan::Rule;
+use springtide_policy::sample::{Sampling, Settings};
 use springtide_policy::schedule::{Choice, Terms};
-use springtide_policy::{Budget, Element, Elements, Groups, Order, Rate, Span, Window};
+use springtide_policy::{Budget, Cost, Element, Elements, Groups, Order, Rate, Span, Window};
 use springtide_sim::world::{Correlated, Life, World};
 use springtide_sim::{Outcomes, Polled, Setup, run};
 
@@ -273,5 +274,63 @@ fn polls_keep_to_the_window_and_still_spend_the_budget() {
             assert!(!(4.001..21.999).contains(&hour), "{hour}");
         });
         assert!((1180..=1210).contains(&n_polls), "{n_polls}");
+    }
+}
+
+#[test]
+fn the_thousandth_poll_is_as_punctual_as_the_first() {
+    // Changes at hours 4, 12, 20, … and three polls a day at just those times: a
+    // poll sees what changed at its very moment.
+    let changes: Vec<f64> = (0..3000).map(|k| f64::from(4 + 8 * k) / 24.0).collect();
+    let world = recorded(&[(0.0, FOREVER, &changes)], 1000.0);
+    for choice in [
+        uniform(&world),
+        Choice::InUse(InUse::FixedInterval),
+        Choice::Learned,
+    ] {
+        let (outcomes, _) = simulate(&world, choice, 3.0);
+        assert_eq!(outcomes.all.freshness, 1.0);
+        assert_eq!(outcomes.all.change_ratio, 1.0);
+    }
+}
+
+#[test]
+fn random_order_polls_as_often_as_fixed_order() {
+    let pages: Vec<(f64, f64, &[f64])> = vec![(0.0, FOREVER, &[]); 1000];
+    let world = recorded(&pages, 300.0);
+    let Choice::Planned { rule, rates, .. } = uniform(&world) else {
+        unreachable!("uniform is planned");
+    };
+    let random = Choice::Planned {
+        rule,
+        order: Order::Random,
+        rates,
+    };
+    let (outcomes, _) = simulate(&world, random, 10.0);
+    assert!(
+        outcomes.all.n_polls.abs_diff(3000) < 60,
+        "{}",
+        outcomes.all.n_polls
+    );
+}
+
+#[test]
+fn a_batch_costs_no_more_than_the_budget_allows() {
+    let n = 100;
+    let cost = |index: usize| Cost::new(if index < 50 { 2.0 } else { 6.0 }).unwrap();
+    let costs: Vec<Cost> = (0..n).map(cost).collect();
+    let elements = Elements::from_columns(n, Vec::new(), costs, Vec::new());
+    let rates = vec![Rate::per_day(0.1).unwrap(); n];
+    let world = World::poisson(elements, Groups::new(), rates, 100.0, 1);
+    let settings = Settings::new(Span::days(10.0).unwrap()).unwrap();
+    for sampling in [Sampling::RoundRobin, Sampling::Greedy, Sampling::Oracle] {
+        let (_, polls) = simulate(&world, Choice::Sampled(sampling, settings), 10.0);
+        let spent: f64 = polls
+            .iter()
+            .map(|poll| world.element(poll.element).cost.as_f64())
+            .sum();
+        // Ten batches of a hundred, the last poll of each of which may cost more; and
+        // less where cheap elements came first.
+        assert!((500.0..=1060.0).contains(&spent), "{sampling:?}: {spent}");
     }
 }

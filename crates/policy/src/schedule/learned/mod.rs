@@ -71,6 +71,8 @@ pub(super) struct Learned {
     price: f64,
     budget: f64,
     n_members: usize,
+    /// Those of them that are neither being polled nor held back.
+    n_waiting: usize,
     total_cost: f64,
     /// Days between two polls of an element if all were polled alike.
     mean_interval: f64,
@@ -150,7 +152,17 @@ impl Member {
 #[derive(Debug)]
 struct Deadlines {
     longest: f64,
-    queue: VecDeque<(f64, u32)>,
+    /// What the dearest poll costs: so much may come between.
+    dearest: f64,
+    /// By when, polled when, and who; one that was polled since no longer holds.
+    queue: VecDeque<(f64, f64, u32)>,
+}
+
+impl Deadlines {
+    fn push(&mut self, index: u32, polled_at: f64) {
+        self.queue
+            .push_back((polled_at + self.longest, polled_at, index));
+    }
 }
 
 /// What a poll showed, how likely that was to be a change, and how long it was
@@ -180,6 +192,7 @@ impl Learned {
             price: 0.0,
             budget: terms.budget.as_per_day(),
             n_members: 0,
+            n_waiting: 0,
             total_cost,
             mean_interval: 0.0,
             blend: Blend {
@@ -189,6 +202,10 @@ impl Learned {
             taken: None,
             deadlines: terms.max_interval.map(|longest| Deadlines {
                 longest: longest.0,
+                dearest: present
+                    .iter()
+                    .map(|(_, element)| element.cost.0)
+                    .fold(0.0, f64::max),
                 queue: VecDeque::with_capacity(present.len()),
             }),
             hearsay: Vec::new(),
@@ -207,14 +224,14 @@ impl Learned {
             learned.tree.put(&path, id.0, key);
         }
         if let Some(deadlines) = &mut learned.deadlines {
+            // Not all at the same time, when they could not all be polled.
             let mut first: Vec<_> = present
                 .ids()
-                .map(|id| (learned.members[id.index()].key, id.0))
+                .zip(phases(present.len()))
+                .map(|(id, phase)| (now.0 + phase * deadlines.longest, now.0, id.0))
                 .collect();
             first.sort_by(|a, b| a.0.total_cmp(&b.0));
-            deadlines
-                .queue
-                .extend(first.iter().map(|&(_, index)| (now.0, index)));
+            deadlines.queue.extend(first);
         }
         learned
     }
@@ -233,7 +250,8 @@ impl Learned {
         member.polled = self.tree.nodes[leaf as usize].clock.shows;
         member.polled_at = now.0;
         if let Some(deadlines) = &mut self.deadlines {
-            deadlines.queue.push_back((now.0, id.0));
+            deadlines.dearest = deadlines.dearest.max(element.cost.0);
+            deadlines.push(id.0, now.0);
         }
         let standing = self.standing(id.0, now.0);
         self.wait(id.0, &path, &standing, worth(element));
@@ -244,6 +262,9 @@ impl Learned {
         if let Some(member) = self.members.get_mut(id.index())
             && member.is_here
         {
+            if !member.key.is_nan() {
+                self.n_waiting -= 1;
+            }
             *member = Member::NONE;
             self.hinted.remove(&id.0);
             self.n_members -= 1;
@@ -255,17 +276,17 @@ impl Learned {
     /// The element to poll next, and when it is due; it may not be due yet.
     pub(super) fn first(&mut self, elements: &Elements, now: Time) -> Option<(f64, u32)> {
         self.set_aside();
-        // By the next poll it may be too late; and where the budget does not reach,
-        // everyone is late.
-        let soon = now.0 + 1.0 / self.budget;
-        if let Some(Deadlines { longest, queue }) = &mut self.deadlines {
-            let is_hopeless = self.mean_interval > *longest;
-            while let Some(&(polled_at, index)) = queue.front() {
+        if let Some(deadlines) = &mut self.deadlines {
+            // By the next poll it may be too late; and where the budget does not
+            // reach, everyone is late.
+            let soon = now.0 + deadlines.dearest / self.budget;
+            let is_hopeless = self.mean_interval > deadlines.longest;
+            while let Some(&(deadline, polled_at, index)) = deadlines.queue.front() {
                 let member = &self.members[index as usize];
                 if !member.is_here || member.key.is_nan() || member.polled_at != polled_at {
-                    queue.pop_front();
-                } else if is_hopeless || polled_at + *longest <= soon {
-                    return Some((polled_at + *longest, index));
+                    deadlines.queue.pop_front();
+                } else if is_hopeless || deadline <= soon {
+                    return Some((deadline, index));
                 } else {
                     break;
                 }
@@ -292,6 +313,7 @@ impl Learned {
     /// Gives out the element that [`first`](Self::first) named.
     pub(super) fn take(&mut self, index: u32) {
         self.taken = Some(index);
+        self.n_waiting -= 1;
     }
 
     pub(super) fn observe(
@@ -304,8 +326,12 @@ impl Learned {
         let index = id.0;
         if self.taken == Some(index) {
             self.taken = None;
+            self.n_waiting += 1;
         } else {
             self.set_aside();
+            if self.members[id.index()].key.is_nan() {
+                self.n_waiting += 1;
+            }
         }
         let path = self.tree.path(self.members[id.index()].leaf);
         self.wind(&path, now.0);
@@ -359,7 +385,7 @@ impl Learned {
         let leaf = path[path.len() - 1];
         member.polled = self.tree.nodes[leaf as usize].clock.shows;
         if let Some(deadlines) = &mut self.deadlines {
-            deadlines.queue.push_back((now.0, index));
+            deadlines.push(index, now.0);
         }
         let standing = Standing {
             prior,
@@ -419,8 +445,9 @@ impl Learned {
         Some(due)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.n_members == 0
+    /// Whether nobody is waiting to be polled.
+    pub(super) fn is_idle(&self) -> bool {
+        self.n_waiting == 0
     }
 
     fn first_in_tree(&mut self) -> Option<(f64, u32)> {
@@ -578,6 +605,7 @@ impl Learned {
             ..Member::NONE
         };
         self.n_members += 1;
+        self.n_waiting += 1;
         leaf
     }
 
