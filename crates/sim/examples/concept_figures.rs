@@ -454,6 +454,7 @@ fn setup(choice: Choice, budget: f64, warmup: f64) -> Outcome<Setup> {
         terms: Terms {
             budget: Budget::per_day(budget)?,
             max_interval: None,
+            window: None,
         },
         warmup,
         seed: SEED,
