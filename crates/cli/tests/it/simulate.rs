@@ -350,9 +350,11 @@ fn learned_is_the_best_on_real_histories() {
         return;
     };
     const N_PAGES: f64 = 34_274.0;
-    for (days, most_stale) in [(120.0, 0.92), (30.0, 0.74), (7.0, 0.56)] {
+    // Cycles in which a batch is not simply everything.
+    for (days, cycle, most_stale) in [(120.0, 30, 0.92), (30.0, 7, 0.74), (7.0, 1, 0.56)] {
         let line = format!(
-            "simulate --history {} --pages alive --warmup 5840h --budget {}/day --json --policy \
+            "simulate --history {} --pages alive --warmup 5840h --budget {}/day --json \
+             --cycle {cycle}d --policy \
              uniform,learned,round-robin,sample-proportional,sample-greedy,sample-adaptive,\
              round-robin-greedy,frequency,nutch,stormcrawler,miniflux,fixed-interval",
             history.display(),

@@ -217,7 +217,7 @@ impl Scheduler {
     /// What a poll showed.
     pub fn observe(&mut self, id: ElementId, outcome: Outcome, now: Time) {
         match &mut self.mode {
-            Mode::Planned(_) => {}
+            Mode::Planned(planned) => planned.observe(id),
             Mode::Paced(paced) => paced.observe(id, outcome, now),
             Mode::Sampled(sampled) => {
                 let changed = matches!(outcome, Outcome::Changed { .. });

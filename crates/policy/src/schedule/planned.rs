@@ -1,5 +1,6 @@
 //! Carrying out a plan for rates that are known.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rand::Rng;
@@ -38,6 +39,8 @@ pub(super) struct Planned {
     wanted: f64,
     clock: Clock,
     queue: DueQueue,
+    /// Those being polled, and when they are due again.
+    away: BTreeMap<u32, f64>,
     /// Whether all that are here were here from the start.
     is_settled: bool,
 }
@@ -113,6 +116,7 @@ impl Planned {
                 speed: 1.0,
             },
             queue: DueQueue::with_capacity(present.len()),
+            away: BTreeMap::new(),
             is_settled: true,
         };
         for id in present.ids() {
@@ -177,6 +181,7 @@ impl Planned {
         if !frequency.is_nan() {
             self.wanted -= self.elements.get(id).cost.0 * frequency;
             self.queue.take_out(id.0);
+            self.away.remove(&id.0);
             self.keep_pace(groups, now);
         }
     }
@@ -204,8 +209,16 @@ impl Planned {
             shown + (place - member.place) / member.frequency
         };
         member.place = place;
-        self.queue.put(index, due);
+        self.away.insert(index, due);
         Some(ElementId(index))
+    }
+
+    /// A poll was made: its element is due again when the plan says, however long
+    /// the poll took.
+    pub(super) fn observe(&mut self, id: ElementId) {
+        if let Some(due) = self.away.remove(&id.0) {
+            self.queue.put(id.0, due);
+        }
     }
 
     pub(super) fn price(&self) -> Option<f64> {
@@ -285,7 +298,9 @@ impl Planned {
             };
             member.frequency = frequency;
             self.wanted += self.elements.get(id).cost.0 * frequency;
-            if self.plan.is_none() {
+            if let Some(due) = self.away.get_mut(&id.0) {
+                *due = shown + 1.0 / frequency;
+            } else if self.plan.is_none() {
                 // At the start: phases are given out when all frequencies are
                 // known.
             } else if frequency > 0.0 {
