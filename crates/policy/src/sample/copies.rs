@@ -5,7 +5,7 @@ use rand::RngExt;
 use super::Unit;
 use crate::{Element, ElementId, Groups, Time};
 
-/// What is kept of an element: 28 bytes with its place in the site.
+/// What is kept of an element: 36 bytes with its place in the site.
 #[derive(Debug, Clone, Copy)]
 struct Copy {
     site: u32,
@@ -13,6 +13,8 @@ struct Copy {
     place: u32,
     weight: f64,
     polled_at: Time,
+    /// Orders those polled at the same time, which a whole batch is.
+    turn: u64,
 }
 
 /// The site of an element that is not there.
@@ -70,6 +72,8 @@ impl Site {
 pub(super) struct Copies {
     copies: Vec<Copy>,
     n_copies: usize,
+    /// Polls and arrivals so far.
+    n_turns: u64,
     /// By the number of the group plus one; those without group come first.
     pub(super) sites: Vec<Site>,
     /// The site of each group.
@@ -89,6 +93,7 @@ impl Copies {
         Self {
             copies: Vec::new(),
             n_copies: 0,
+            n_turns: 0,
             sites: vec![Site::default(); sites_of_groups.len() + 1],
             sites_of_groups,
         }
@@ -114,15 +119,18 @@ impl Copies {
                 place: 0,
                 weight: 0.0,
                 polled_at: Time::START,
+                turn: 0,
             };
             self.copies.resize(id.index() + 1, nothing);
         }
+        self.n_turns += 1;
         let members = &mut self.sites[site as usize].members;
         self.copies[id.index()] = Copy {
             site,
             place: members.len() as u32,
             weight: element.weight.0,
             polled_at: now,
+            turn: self.n_turns,
         };
         members.push(id.0);
         self.sites[site as usize].is_sorted = false;
@@ -169,7 +177,14 @@ impl Copies {
 
     /// An element was polled.
     pub(super) fn poll(&mut self, id: u32, now: Time) {
-        self.copies[id as usize].polled_at = now;
+        self.n_turns += 1;
+        let copy = &mut self.copies[id as usize];
+        (copy.polled_at, copy.turn) = (now, self.n_turns);
+    }
+
+    /// Lower the longer ago an element was polled, or came.
+    pub(super) fn turn(&self, id: u32) -> f64 {
+        self.copies[id as usize].turn as f64
     }
 
     /// Those that are there, by number.
@@ -249,10 +264,7 @@ impl Copies {
         let left = &mut site.members[site.n_taken..];
         left.sort_unstable_by(|&one, &other| {
             let (a, b) = (&copies[one as usize], &copies[other as usize]);
-            b.weight
-                .total_cmp(&a.weight)
-                .then(a.polled_at.0.total_cmp(&b.polled_at.0))
-                .then(one.cmp(&other))
+            b.weight.total_cmp(&a.weight).then(a.turn.cmp(&b.turn))
         });
         for (place, &id) in (site.n_taken as u32..).zip(left.iter()) {
             copies[id as usize].place = place;
@@ -307,6 +319,6 @@ mod tests {
 
     #[test]
     fn an_element_takes_little_memory() {
-        assert_eq!(size_of::<Copy>() + size_of::<u32>(), 28);
+        assert_eq!(size_of::<Copy>() + size_of::<u32>(), 36);
     }
 }

@@ -245,9 +245,7 @@ impl Sampler {
 
     /// Those polled longest ago.
     fn oldest(&self, n: usize) -> Vec<u32> {
-        first_by(self.copies.ids().collect(), n, |&id| {
-            self.copies.polled_at(id).0
-        })
+        first_by(self.copies.ids().collect(), n, |&id| self.copies.turn(id))
     }
 
     /// The heaviest of those that have changed, then those polled longest ago.
@@ -259,7 +257,7 @@ impl Sampler {
         let rest: Vec<u32> = self.copies.ids().filter(|id| !is_changed(id)).collect();
         let mut listed = first_by(changed, n, |&id| -self.copies.weight(id));
         let n_left = n - listed.len();
-        listed.extend(first_by(rest, n_left, |&id| self.copies.polled_at(id).0));
+        listed.extend(first_by(rest, n_left, |&id| self.copies.turn(id)));
         listed
     }
 
@@ -269,7 +267,7 @@ impl Sampler {
             .copies
             .ids()
             .partition(|&id| self.histories[id as usize].n_polls > 0);
-        let mut listed = first_by(new, n, |&id| self.copies.polled_at(id).0);
+        let mut listed = first_by(new, n, |&id| self.copies.turn(id));
         let n_left = n - listed.len();
         if n_left > 0 {
             let rates: Vec<Rate> = known

@@ -360,6 +360,8 @@ fn phases(n: usize) -> impl Iterator<Item = f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::SeedableRng;
+    use rand_pcg::Pcg64;
 
     #[test]
     fn phases_are_evenly_spaced_and_neighbours_far_apart() {
@@ -375,5 +377,105 @@ mod tests {
                 assert!(!phases.windows(2).any(near));
             }
         }
+    }
+
+    /// Polls until a day is over, as `day:element`, with `+` where a change was
+    /// found; `changes` says whether a poll finds one.
+    fn script(scheduler: &mut Scheduler, until: f64, changes: impl Fn(u32, f64) -> bool) -> String {
+        let mut rng = Pcg64::seed_from_u64(1);
+        let mut polls = Vec::new();
+        loop {
+            let now = scheduler.wake_at();
+            if now.0 > until {
+                return polls.join(" ");
+            }
+            while let Some(id) = scheduler.next_poll(now, &mut rng) {
+                let changed = changes(id.0, now.0);
+                let outcome = if changed {
+                    Outcome::Changed { age: None }
+                } else {
+                    Outcome::Unchanged
+                };
+                scheduler.observe(id, outcome, now);
+                let mark = if changed { "+" } else { "" };
+                polls.push(format!("{:.1}:{}{mark}", now.0, id.0));
+            }
+        }
+    }
+
+    fn scheduler(choice: Choice, per_day: f64, n: u32) -> Scheduler {
+        let elements: Elements = (0..n).map(|_| Element::default()).collect();
+        let terms = Terms {
+            budget: Budget::per_day(per_day).unwrap(),
+            max_interval: None,
+            window: None,
+        };
+        let mut rng = Pcg64::seed_from_u64(1);
+        let groups = Groups::new();
+        Scheduler::new(
+            choice,
+            terms,
+            groups,
+            Present::all(&elements),
+            Time::START,
+            &mut rng,
+        )
+    }
+
+    fn planned(rule: Rule, rates: &[f64]) -> Choice {
+        Choice::Planned {
+            rule,
+            order: Order::Fixed,
+            rates: rates.iter().map(|&rate| Rate(rate)).collect(),
+        }
+    }
+
+    #[test]
+    fn uniform_polls_take_turns_and_newcomers_join_in() {
+        let mut uniform = scheduler(planned(Rule::Uniform, &[1.0; 4]), 1.0, 3);
+        assert_eq!(
+            script(&mut uniform, 6.0, |_, _| false),
+            "0.5:0 1.5:2 2.5:1 3.5:0 4.5:2 5.5:1"
+        );
+        let mut rng = Pcg64::seed_from_u64(1);
+        uniform.add(ElementId(3), Element::default(), Time(6.0), &mut rng);
+        uniform.remove(ElementId(0), Time(6.0));
+        let polls = script(&mut uniform, 13.0, |_, _| false);
+        assert!(polls.contains(":3") && !polls.contains(":0"), "{polls}");
+    }
+
+    #[test]
+    fn a_plan_polls_what_changes_often_more_often_and_too_often_never() {
+        let optimal = Rule::Optimal(crate::Objective::Freshness);
+        let mut optimal = scheduler(planned(optimal, &[0.1, 1.0, 50.0]), 1.0, 3);
+        let polls = script(&mut optimal, 30.0, |_, _| false);
+        let count = |element: &str| polls.matches(element).count();
+        assert!(2 * count(":1") > 3 * count(":0"), "{polls}");
+        assert_eq!(count(":2"), 0, "{polls}");
+        assert!(optimal.price().is_some());
+    }
+
+    #[test]
+    fn learned_polls_everyone_and_then_those_that_change() {
+        let mut learned = scheduler(Choice::Learned, 1.0, 4);
+        let first = script(&mut learned, 6.0, |id, _| id == 2);
+        for element in [":0", ":1", ":2+", ":3"] {
+            assert!(first.contains(element), "{first}");
+        }
+        let later = script(&mut learned, 60.0, |id, day| id == 2 && day % 8.0 < 4.0);
+        let count = |element: &str| later.matches(element).count();
+        assert!(count(":2") > count(":0") + 5, "{later}");
+        assert!(count(":0") > 0, "nobody is forgotten: {later}");
+    }
+
+    #[test]
+    fn batches_come_at_the_end_of_each_cycle() {
+        let settings = sample::Settings::new(Span(5.0)).unwrap();
+        let choice = Choice::Sampled(Sampling::RoundRobin, settings);
+        let mut batches = scheduler(choice, 0.4, 3);
+        assert_eq!(
+            script(&mut batches, 15.0, |_, _| false),
+            "5.0:0 5.0:1 10.0:2 10.0:0 15.0:1 15.0:2"
+        );
     }
 }
