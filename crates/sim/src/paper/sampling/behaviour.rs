@@ -9,6 +9,7 @@ use super::worlds::{
 use super::{Listed, POLICIES, claim, mean, near};
 use crate::figure::{Axis, Figure, Mark};
 use crate::paper::{Computed, Entry, Setting};
+use crate::world::World;
 
 pub(super) const EXHIBITS: &[Listed] = &[
     ("figure-10", "Frequency and greedy over time", figure_10),
@@ -47,6 +48,7 @@ fn figure_10(setting: &Setting<'_>) -> Computed {
         let cycles = (1..).map(f64::from);
         cycles.zip(ratios.iter().copied()).collect::<Vec<_>>()
     };
+    let in_history = compare(setting.history, &trials, setting.seed);
     Computed {
         entries: vec![
             claim(
@@ -80,6 +82,14 @@ fn figure_10(setting: &Setting<'_>) -> Computed {
                 "ChangeRatio, frequency, months 101 to 120",
                 last(&frequency),
             ),
+            Entry::unprinted(
+                "ChangeRatio by month, greedy, history",
+                in_history[0].as_slice(),
+            ),
+            Entry::unprinted(
+                "ChangeRatio by month, frequency, history",
+                in_history[1].as_slice(),
+            ),
         ],
         figures: vec![
             Figure::new(
@@ -88,11 +98,17 @@ fn figure_10(setting: &Setting<'_>) -> Computed {
                 Axis::linear("ChangeRatio").between(0.0, 1.0),
             )
             .with("greedy", Mark::Dashed, points(&greedy))
-            .with("frequency", Mark::Line, points(&frequency)),
+            .with("frequency", Mark::Line, points(&frequency))
+            .with("greedy, this history", Mark::Dashed, points(&in_history[0]))
+            .with(
+                "frequency, this history",
+                Mark::Line,
+                points(&in_history[1]),
+            ),
         ],
         remark: "Who remembers every page overtakes who samples, in the end; the dips are pages \
                  that rarely change coming due together. Five months, repeated as in the paper; a \
-                 sixth of the sites.",
+                 sixth of the sites. The history is as long as it is, and repeats nothing.",
     }
 }
 
@@ -104,6 +120,7 @@ fn figure_11(setting: &Setting<'_>) -> Computed {
         (Sampling::Adaptive, settings, RATIO)
     });
     let ratios = change_ratios(&world, &trials, setting.seed);
+    let in_history = change_ratios(setting.history, &trials, setting.seed);
     let (early, late) = (ratios[0] - ratios[3], ratios[3] - ratios[7]);
     Computed {
         entries: vec![
@@ -112,6 +129,7 @@ fn figure_11(setting: &Setting<'_>) -> Computed {
             claim("fall from k=10 to k=100", 0.0, late, late > 0.0)
                 .noted("above, says the paper: performance decreases as k increases"),
             Entry::unprinted("ChangeRatio by k", ratios.as_slice()),
+            Entry::unprinted("ChangeRatio by k, history", in_history.as_slice()),
         ],
         figures: vec![
             Figure::new(
@@ -123,6 +141,11 @@ fn figure_11(setting: &Setting<'_>) -> Computed {
                 "adaptive",
                 Mark::Line,
                 STEPS.map(f64::from).into_iter().zip(ratios),
+            )
+            .with(
+                "this history",
+                Mark::Dashed,
+                STEPS.map(f64::from).into_iter().zip(in_history),
             ),
         ],
         remark: "Smaller steps decide sooner. A third of the sites, resources in proportion.",
@@ -133,7 +156,7 @@ fn figure_12(setting: &Setting<'_>) -> Computed {
     const CONFIDENCES: [f64; 7] = [0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 0.99];
     const STEPS: [u32; 3] = [1, 5, 10];
     let world = Spread::V.world(THIRD, N_MONTHS, setting.seed);
-    let ratios = STEPS.map(|step| {
+    let run = |world, step| {
         let trials = CONFIDENCES.map(|confidence| -> Trial {
             let settings = settings()
                 .with_step(step)
@@ -141,8 +164,10 @@ fn figure_12(setting: &Setting<'_>) -> Computed {
                 .expect("steps and confidences of the paper");
             (Sampling::Adaptive, settings, RATIO)
         });
-        change_ratios(&world, &trials, setting.seed)
-    });
+        change_ratios(world, &trials, setting.seed)
+    };
+    let ratios = STEPS.map(|step| run(&world, step));
+    let in_history = run(setting.history, STEPS[2]);
     let range = |ratios: &[f64]| {
         let (low, high) = ratios
             .iter()
@@ -174,6 +199,15 @@ fn figure_12(setting: &Setting<'_>) -> Computed {
             CONFIDENCES.into_iter().zip(ratios),
         );
     }
+    entries.push(Entry::unprinted(
+        "ChangeRatio by α, k=10, history",
+        in_history.as_slice(),
+    ));
+    figure = figure.with(
+        "k = 10, this history",
+        Mark::Dashed,
+        CONFIDENCES.into_iter().zip(in_history),
+    );
     Computed {
         entries,
         figures: vec![figure],
@@ -182,39 +216,66 @@ fn figure_12(setting: &Setting<'_>) -> Computed {
     }
 }
 
-/// In which months each page is polled by greedy sampling, and in which it changes.
-fn who_is_polled(setting: &Setting<'_>) -> (Vec<[bool; N_MONTHS]>, Vec<[bool; N_MONTHS]>) {
-    let world = Spread::V.world(THIRD, N_MONTHS, setting.seed);
-    let mut polled = vec![[false; N_MONTHS]; world.n_elements()];
-    let trial = (Sampling::Greedy, settings(), RATIO);
-    months(&world, trial, setting.seed, &mut |month, page| {
-        polled[page][month] = true;
-    });
-    let changed = (0..world.n_elements()).map(|page| {
-        let mut months = [false; N_MONTHS];
-        for at in world.changes(page) {
-            months[((at / CYCLE) as usize).min(N_MONTHS - 1)] = true;
+/// In which of the first months each page is polled by greedy sampling, and in which
+/// it changes.
+struct Visits {
+    polled: Vec<[bool; N_MONTHS]>,
+    changed: Vec<[bool; N_MONTHS]>,
+}
+
+impl Visits {
+    fn new(world: &World, seed: u64) -> Self {
+        let mut polled = vec![[false; N_MONTHS]; world.n_elements()];
+        let trial = (Sampling::Greedy, settings(), RATIO);
+        months(world, trial, seed, &mut |month, page| {
+            if month < N_MONTHS {
+                polled[page][month] = true;
+            }
+        });
+        let changed = (0..world.n_elements()).map(|page| {
+            let mut months = [false; N_MONTHS];
+            for at in world.changes(page) {
+                if let Some(month) = months.get_mut((at / CYCLE) as usize) {
+                    *month = true;
+                }
+            }
+            months
+        });
+        let changed = changed.collect();
+        Self { polled, changed }
+    }
+
+    /// Of the pages that had changed after each month, the share that had been
+    /// polled; not a number while none had changed.
+    fn fairness(&self) -> Vec<f64> {
+        let after = |n_months| {
+            let any = |months: &[bool; N_MONTHS]| months[..n_months].contains(&true);
+            let pages = self.polled.iter().zip(&self.changed);
+            let changed: Vec<_> = pages.filter(|(_, changed)| any(changed)).collect();
+            let n_visited = changed.iter().filter(|(polled, _)| any(polled)).count();
+            n_visited as f64 / changed.len() as f64
+        };
+        (1..=N_MONTHS).map(after).collect()
+    }
+
+    /// Polls of a page by how often it changed; not a number where no page did so
+    /// often.
+    fn polls_by_changes(&self) -> [f64; N_MONTHS + 1] {
+        let count = |months: &[bool; N_MONTHS]| months.iter().filter(|&&month| month).count();
+        let mut totals = [(0.0, 0.0); N_MONTHS + 1];
+        for (polled, changed) in self.polled.iter().zip(&self.changed) {
+            let total = &mut totals[count(changed)];
+            total.0 += count(polled) as f64;
+            total.1 += 1.0;
         }
-        months
-    });
-    (polled, changed.collect())
+        totals.map(|(n_polls, n_pages): (f64, f64)| n_polls / n_pages)
+    }
 }
 
 fn figure_13(setting: &Setting<'_>) -> Computed {
-    let (polled, changed) = who_is_polled(setting);
-    let fairness: Vec<f64> = (1..=N_MONTHS)
-        .map(|n_months| {
-            let any = |months: &[bool; N_MONTHS]| months[..n_months].contains(&true);
-            let changed = || {
-                polled
-                    .iter()
-                    .zip(&changed)
-                    .filter(|(_, months)| any(months))
-            };
-            let n_visited = changed().filter(|(months, _)| any(months)).count();
-            n_visited as f64 / changed().count() as f64
-        })
-        .collect();
+    let world = Spread::V.world(THIRD, N_MONTHS, setting.seed);
+    let fairness = Visits::new(&world, setting.seed).fairness();
+    let in_history = Visits::new(setting.history, setting.seed).fairness();
     let n_falls = fairness.windows(2).filter(|pair| pair[1] < pair[0]).count();
     Computed {
         entries: vec![
@@ -225,6 +286,7 @@ fn figure_13(setting: &Setting<'_>) -> Computed {
                  pages are polled and change for the first time at about the same pace",
             ),
             Entry::unprinted("fairness by month", fairness.as_slice()),
+            Entry::unprinted("fairness by month, history", in_history.as_slice()),
         ],
         figures: vec![
             Figure::new(
@@ -232,29 +294,32 @@ fn figure_13(setting: &Setting<'_>) -> Computed {
                 Axis::linear("month"),
                 Axis::linear("changed pages that were polled").between(0.0, 1.0),
             )
-            .with("greedy", Mark::Line, (1..).map(f64::from).zip(fairness)),
+            .with("greedy", Mark::Line, (1..).map(f64::from).zip(fairness))
+            .with(
+                "greedy, this history",
+                Mark::Dashed,
+                (1..).map(f64::from).zip(in_history),
+            ),
         ],
         remark: "Of the pages that had changed, how many had been polled. A third of the sites, \
-                 resources in proportion.",
+                 resources in proportion; of the history, the first five months.",
     }
 }
 
 fn figure_14(setting: &Setting<'_>) -> Computed {
-    let (polled, changed) = who_is_polled(setting);
-    let count = |months: &[bool; N_MONTHS]| months.iter().filter(|&&month| month).count();
-    let mut totals = [(0.0, 0.0); N_MONTHS + 1];
-    for (polled, changed) in polled.iter().zip(&changed) {
-        let total = &mut totals[count(changed)];
-        total.0 += count(polled) as f64;
-        total.1 += 1.0;
-    }
-    let polls = totals.map(|(n_polls, n_pages): (f64, f64)| n_polls / n_pages.max(1.0));
+    let world = Spread::V.world(THIRD, N_MONTHS, setting.seed);
+    let polls = Visits::new(&world, setting.seed).polls_by_changes();
+    let in_history = Visits::new(setting.history, setting.seed).polls_by_changes();
     let n_falls = polls.windows(2).filter(|pair| pair[1] < pair[0]).count();
     Computed {
         entries: vec![
             Entry::holds("changes with fewer polls than one change less", n_falls)
                 .noted("who changes more is polled more, says the paper"),
             Entry::unprinted("polls in 5 months by number of changes", polls.as_slice()),
+            Entry::unprinted(
+                "polls in 5 months by number of changes, history",
+                in_history.as_slice(),
+            ),
         ],
         figures: vec![
             Figure::new(
@@ -262,10 +327,15 @@ fn figure_14(setting: &Setting<'_>) -> Computed {
                 Axis::linear("changes in five months"),
                 Axis::linear("polls in five months"),
             )
-            .with("greedy", Mark::Line, (0..).map(f64::from).zip(polls)),
+            .with("greedy", Mark::Line, (0..).map(f64::from).zip(polls))
+            .with(
+                "greedy, this history",
+                Mark::Dashed,
+                (0..).map(f64::from).zip(in_history),
+            ),
         ],
         remark: "Greedy sampling polls most who changes most. A third of the sites, resources in \
-                 proportion.",
+                 proportion; of the history, the first five months.",
     }
 }
 

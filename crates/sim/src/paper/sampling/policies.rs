@@ -183,16 +183,16 @@ fn figure_6(setting: &Setting<'_>) -> Computed {
 fn figure_7(setting: &Setting<'_>) -> Computed {
     const SIZES: [u32; 10] = [1, 2, 5, 10, 15, 20, 50, 100, 200, 280];
     let world = Spread::V.world(THIRD, 5, setting.seed);
-    let run = |sampling| {
+    let run = |world, sampling| {
         let trials = SIZES.map(|size| -> Trial {
             let settings = settings().with_sample_size(size).expect("sizes above zero");
             (sampling, settings, RATIO)
         });
-        compare(&world, &trials, setting.seed)
+        change_ratios(world, &trials, setting.seed)
     };
-    let (greedy, proportional) = (run(Sampling::Greedy), run(Sampling::Proportional));
-    let ratios = |months: &[Vec<f64>]| months.iter().map(|ratios| mean(ratios)).collect::<Vec<_>>();
-    let (of_greedy, of_proportional) = (ratios(&greedy), ratios(&proportional));
+    let of_greedy = run(&world, Sampling::Greedy);
+    let of_proportional = run(&world, Sampling::Proportional);
+    let in_history = run(setting.history, Sampling::Greedy);
     let best = (0..SIZES.len()).max_by(|&one, &other| of_greedy[one].total_cmp(&of_greedy[other]));
     let best = f64::from(SIZES[best.unwrap_or(0)]);
     let n_exceptions = (0..SIZES.len())
@@ -214,6 +214,7 @@ fn figure_7(setting: &Setting<'_>) -> Computed {
             Entry::unprinted("ChangeRatio, greedy s=1", of_greedy[0]),
             Entry::unprinted("ChangeRatio, greedy s=20", of_greedy[5]),
             Entry::unprinted("ChangeRatio, greedy s=280", of_greedy[9]),
+            Entry::unprinted("ChangeRatio, greedy by s, history", in_history.as_slice()),
             Entry::holds(
                 "sizes at which proportional beats greedy by 0.005",
                 n_exceptions,
@@ -249,7 +250,8 @@ fn figure_7(setting: &Setting<'_>) -> Computed {
                 Axis::linear("ChangeRatio"),
             )
             .with("greedy", Mark::Line, points(of_greedy))
-            .with("proportional", Mark::Line, points(of_proportional)),
+            .with("proportional", Mark::Line, points(of_proportional))
+            .with("greedy, this history", Mark::Dashed, points(in_history)),
         ],
         remark: "Samples of 10 to 50 do about equally well; tiny ones choose badly and huge ones \
                  leave nothing to spend. A third of the sites, resources in proportion.",
@@ -268,14 +270,16 @@ fn figure_8(setting: &Setting<'_>) -> Computed {
         3_000.0, 7_000.0, 20_000.0, 50_000.0, 100_000.0, 150_000.0, 200_000.0, 300_000.0,
     ];
     let world = Spread::V.world(THIRD, 5, setting.seed);
-    let run = |sampling| {
+    let run = |world, sampling| {
         let trials =
             RESOURCES.map(|n_polls| -> Trial { (sampling, settings(), n_polls / N_PAGES) });
-        change_ratios(&world, &trials, setting.seed)
+        change_ratios(world, &trials, setting.seed)
     };
-    let oracle = run(Sampling::Oracle);
-    let greedy = run(Sampling::Greedy);
-    let round_robin = run(Sampling::RoundRobin);
+    let oracle = run(&world, Sampling::Oracle);
+    let greedy = run(&world, Sampling::Greedy);
+    let round_robin = run(&world, Sampling::RoundRobin);
+    let greedy_in_history = run(setting.history, Sampling::Greedy);
+    let round_robin_in_history = run(setting.history, Sampling::RoundRobin);
     let points = |ratios: &[f64]| {
         let ratios = ratios.iter().copied();
         RESOURCES.into_iter().zip(ratios).collect::<Vec<_>>()
@@ -307,6 +311,11 @@ fn figure_8(setting: &Setting<'_>) -> Computed {
             Entry::unprinted("oracle by R", oracle.as_slice()),
             Entry::unprinted("greedy by R", greedy.as_slice()),
             Entry::unprinted("round-robin by R", round_robin.as_slice()),
+            Entry::unprinted("greedy by R, history", greedy_in_history.as_slice()),
+            Entry::unprinted(
+                "round-robin by R, history",
+                round_robin_in_history.as_slice(),
+            ),
         ],
         figures: vec![
             Figure::new(
@@ -316,25 +325,38 @@ fn figure_8(setting: &Setting<'_>) -> Computed {
             )
             .with("oracle", Mark::Dashed, points(&oracle))
             .with("greedy", Mark::Line, points(&greedy))
-            .with("round-robin", Mark::Line, points(&round_robin)),
+            .with("round-robin", Mark::Line, points(&round_robin))
+            .with(
+                "greedy, this history",
+                Mark::Dashed,
+                points(&greedy_in_history),
+            )
+            .with(
+                "round-robin, this history",
+                Mark::Dashed,
+                points(&round_robin_in_history),
+            ),
         ],
         remark: "Sampling gains most in between: with few polls all go into samples, with many \
-                 everyone polls everything. R is given for all sites; a third of them ran.",
+                 everyone polls everything. R is given for all sites; a third of them ran, and of \
+                 the history as large a share of its pages is polled.",
     }
 }
 
 fn figure_9(setting: &Setting<'_>) -> Computed {
     const RESOURCES: [f64; 4] = [3_000.0, 5_000.0, 10_000.0, 20_000.0];
     let world = Spread::V.world(1, 5, setting.seed);
-    let run = |subset| {
+    let run = |world, subset| {
         let settings = settings().with_subset(subset).expect("a share");
         let trials =
             RESOURCES.map(|n_polls| -> Trial { (Sampling::Greedy, settings, n_polls / N_PAGES) });
-        change_ratios(&world, &trials, setting.seed)
+        change_ratios(world, &trials, setting.seed)
     };
-    let all = run(Subset::All);
-    let fixed = run(Subset::Share(0.18));
-    let chosen = run(Subset::Chosen);
+    let all = run(&world, Subset::All);
+    let fixed = run(&world, Subset::Share(0.18));
+    let chosen = run(&world, Subset::Chosen);
+    let all_in_history = run(setting.history, Subset::All);
+    let chosen_in_history = run(setting.history, Subset::Chosen);
     let points = |ratios: &[f64]| {
         let ratios = ratios.iter().copied();
         RESOURCES.into_iter().zip(ratios).collect::<Vec<_>>()
@@ -347,6 +369,11 @@ fn figure_9(setting: &Setting<'_>) -> Computed {
             Entry::unprinted("greedy by R", all.as_slice()),
             Entry::unprinted("greedy on a subset by R", fixed.as_slice()),
             Entry::unprinted("greedy on a subset chosen by us, by R", chosen.as_slice()),
+            Entry::unprinted("greedy by R, history", all_in_history.as_slice()),
+            Entry::unprinted(
+                "greedy on a subset chosen by us, by R, history",
+                chosen_in_history.as_slice(),
+            ),
         ],
         figures: vec![
             Figure::new(
@@ -364,6 +391,16 @@ fn figure_9(setting: &Setting<'_>) -> Computed {
                 "greedy, a subset chosen by us",
                 Mark::Dashed,
                 points(&chosen),
+            )
+            .with(
+                "all sites, this history",
+                Mark::Line,
+                points(&all_in_history),
+            )
+            .with(
+                "a subset chosen by us, this history",
+                Mark::Dashed,
+                points(&chosen_in_history),
             ),
         ],
         remark: "With few polls it pays to sample some sites at a time, in turn.",
