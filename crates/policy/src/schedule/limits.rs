@@ -106,7 +106,7 @@ impl Limits {
         self.ready.peek().map(|Reverse((due, _))| due.0)
     }
 
-    /// Takes that one. Its group is busy until [`spend`](Self::spend) says how long.
+    /// Takes that one, and keeps its group busy for what it costs.
     pub(super) fn pop(&mut self, cost: impl Fn(ElementId) -> f64, now: f64) -> Option<ElementId> {
         let Reverse((_, group)) = self.ready.pop()?;
         let limit = self.limits.get_mut(&group)?;

@@ -193,21 +193,6 @@ impl World {
         &self.elements
     }
 
-    /// The same world with its changes written down, those of the span alone.
-    #[must_use]
-    pub fn written_down(&self) -> Self {
-        let mut starts = vec![0];
-        let mut times = Vec::new();
-        for index in 0..self.n_elements() {
-            times.extend(self.changes(index));
-            starts.push(times.len());
-        }
-        Self {
-            changes: Changes::Recorded { starts, times },
-            ..self.clone()
-        }
-    }
-
     pub(crate) fn cursor(&self, index: usize) -> Cursor {
         let mut cursor = Cursor {
             next: 0.0,

@@ -425,6 +425,8 @@ impl Learned {
             first: standing.interval,
         });
         hinted.n_hints += 1;
+        // A hint overrules what was to be learned by an early poll.
+        self.members[id.index()].is_sample = false;
         self.wait(index, &path, &standing, worth(element));
     }
 
