@@ -1,0 +1,2 @@
+//! Polls sources at the pace of a budget and keeps the copy: the only crate that
+//! touches the outside world.
