@@ -1,2 +1,4 @@
 //! Polls sources at the pace of a budget and keeps the copy: the only crate that
 //! touches the outside world.
+
+pub mod settings;

@@ -1,0 +1,162 @@
+//! What the engine is told to do. Read from a file, variables and flags elsewhere;
+//! here are plain values that have been checked.
+
+use std::path::PathBuf;
+
+use ipnet::IpNet;
+use springtide_policy::{Objective, Span, Window};
+use springtide_store::SourceKind;
+
+/// Everything an engine has to know before it starts.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// What may be spent.
+    pub budget: BudgetSettings,
+    /// How it is spent.
+    pub policy: PolicySettings,
+    /// How to ask.
+    pub http: HttpSettings,
+    /// Limits on hosts; the first that matches holds.
+    pub groups: Vec<GroupRule>,
+    /// What to keep a copy of.
+    pub sources: Vec<SourceSettings>,
+}
+
+/// What may be spent.
+#[derive(Debug, Clone)]
+pub struct BudgetSettings {
+    /// Polls a day.
+    pub per_day: f64,
+    /// No more polls than this in any span of this length, if set.
+    pub burst: Option<Burst>,
+    /// The hours in which polls may be made.
+    pub window: Option<Window>,
+    /// The share of polls that are drawn at random, to measure freshness.
+    pub audit: f64,
+    /// Whether first polls of new elements are counted.
+    pub first_pass: FirstPass,
+}
+
+/// So many polls in any span of this length.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Burst {
+    /// How many.
+    pub n_polls: u32,
+    /// In how long.
+    pub span: Span,
+}
+
+/// Whether first polls of new elements count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstPass {
+    /// They are limited by politeness alone.
+    Free,
+    /// They are polls like any other.
+    Counted,
+}
+
+/// How the budget is spent.
+#[derive(Debug, Clone)]
+pub struct PolicySettings {
+    /// Which policy.
+    pub name: PolicyName,
+    /// What it is to keep low.
+    pub objective: Objective,
+    /// Nothing waits longer.
+    pub max_interval: Option<Span>,
+    /// The cycle of policies that poll in batches.
+    pub cycle: Span,
+}
+
+/// The policies that there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "their names say what they are")]
+pub enum PolicyName {
+    Learned,
+    Uniform,
+    Proportional,
+    Optimal,
+    RoundRobin,
+    SampleProportional,
+    SampleGreedy,
+    SampleAdaptive,
+    RoundRobinGreedy,
+    Frequency,
+    Nutch,
+    StormCrawler,
+    Miniflux,
+    FixedInterval,
+}
+
+/// How to ask.
+#[derive(Debug, Clone)]
+pub struct HttpSettings {
+    /// Whom a server's owner can turn to; part of the user agent.
+    pub contact: Option<String>,
+    /// The longest that a request may take in all.
+    pub timeout: std::time::Duration,
+    /// The longest body, decoded.
+    pub max_body: u64,
+    /// Which private addresses may be asked.
+    pub allow_private: AllowPrivate,
+}
+
+/// Which private addresses may be asked.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AllowPrivate {
+    /// None.
+    None,
+    /// All.
+    All,
+    /// Those in these networks.
+    Only(Vec<IpNet>),
+}
+
+/// A limit on hosts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GroupRule {
+    /// The hosts it is for: a name, or `*.` and a name.
+    pub pattern: String,
+    /// What makes hosts one group.
+    pub key: GroupKey,
+    /// The least time between two requests.
+    pub gap: Span,
+    /// Requests at a time.
+    pub concurrency: u32,
+}
+
+/// What makes hosts one group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GroupKey {
+    /// Each host is a group.
+    Host,
+    /// All hosts of a registered domain are.
+    Domain,
+    /// All hosts that match are, by this name.
+    Name(String),
+}
+
+/// Something to keep a copy of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SourceSettings {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: SourceKind,
+    /// Where it is: an address; for a list, empty.
+    pub url: String,
+    /// The file of a list.
+    pub file: Option<PathBuf>,
+    /// How much its elements matter.
+    pub weight: f64,
+    /// Its listing waits no longer than this.
+    pub list_every: Option<Span>,
+    /// What matters in its elements.
+    pub keep: Vec<String>,
+    /// What does not.
+    pub drop: Vec<String>,
+    /// No more elements than this.
+    pub max_elements: u64,
+    /// No more links away than this.
+    pub max_depth: u16,
+}
