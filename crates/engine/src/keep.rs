@@ -2,9 +2,7 @@
 
 use springtide_policy::freshness::expected_age_of_first_change;
 use springtide_policy::{Gamma, Outcome, Rate, Span};
-use springtide_store::{
-    Change, ChangeKind, Copy, Failure, Kept, Moment, Poll, PollOutcome, Purpose, State,
-};
+use springtide_store::{Change, ChangeKind, Copy, Failure, Kept, Moment, Poll, PollOutcome, State};
 
 use crate::clock;
 use crate::detect::size_of_change;
@@ -41,15 +39,11 @@ const MISSES: u16 = 2;
 ///
 /// `belief` is what is believed of the element's rate, and `trusts_dates` whether the
 /// source's Last-Modified has proved true.
-pub(crate) fn conclude(
-    done: &Done,
-    belief: Option<Gamma>,
-    trusts_dates: bool,
-) -> Conclusion {
+pub(crate) fn conclude(done: &Done, belief: Option<Gamma>, trusts_dates: bool) -> Conclusion {
     let before = &done.job.kept;
     let mut kept = before.clone();
     let at = done.at;
-    let mut conclusion = |kept: Kept, outcome, change, next, age_ms| Conclusion {
+    let conclusion = |kept: Kept, outcome, change, next, age_ms| Conclusion {
         poll: Some(Poll {
             element: kept.element.id,
             source: kept.element.source,
@@ -156,7 +150,8 @@ pub(crate) fn conclude(
             let since_change = age_of_last_change(before, here, at).filter(|_| trusts_dates);
             let age = since_change.map(|age| clock::span(std::time::Duration::from_millis(age)));
             let (back, next) = returned(before, &kept, at, Outcome::Changed { age });
-            let change = back.unwrap_or_else(|| change(before, &kept, at, ChangeKind::Changed, size));
+            let change =
+                back.unwrap_or_else(|| change(before, &kept, at, ChangeKind::Changed, size));
             let age_ms = since_change
                 .zip(belief)
                 .and_then(|(age, belief)| age_of_copy(before, at, age, belief));
@@ -218,13 +213,7 @@ fn copy_of(before: &Kept, here: &Here, status: Option<u16>, at: Moment) -> Copy 
     }
 }
 
-fn change(
-    before: &Kept,
-    kept: &Kept,
-    at: Moment,
-    kind: ChangeKind,
-    size: Option<f32>,
-) -> Change {
+fn change(before: &Kept, kept: &Kept, at: Moment, kind: ChangeKind, size: Option<f32>) -> Change {
     let is_here = kind != ChangeKind::Gone;
     let after = kept.copy.as_ref().filter(|_| is_here);
     Change {
@@ -275,9 +264,4 @@ pub(crate) fn shows_a_false_date(done: &Done) -> bool {
         }
         _ => false,
     }
-}
-
-/// Whether a poll tells, for measuring, whether the copy was fresh.
-pub(crate) fn is_telling(purpose: Purpose) -> bool {
-    purpose == Purpose::Audit
 }

@@ -1,3 +1,4 @@
 //! The engine against an origin of its own, on loopback.
 
 mod http;
+mod run;
