@@ -78,6 +78,10 @@ pub(crate) enum Turn {
     FetchRobots(GroupId, Url),
 }
 
+/// More than so many do not queue for one host, nor does anyone who would have to
+/// wait for longer than this: there are other hosts.
+const MOST_WAITING: usize = 4;
+const SOON: f64 = 2.0 / 86_400.0;
 /// Whoever is under way does not wait longer than this for another host.
 const LONGEST_HOP_WAIT: f64 = 60.0 / 86_400.0;
 /// Gaps shorter than this are kept on average over it: timers are no finer.
@@ -131,6 +135,15 @@ impl Hosts {
         }
     }
 
+    /// Whether someone who comes now gets a turn before long.
+    pub(crate) fn is_reachable(&self, group: GroupId, now: Time) -> bool {
+        self.entries.get(&group).is_none_or(|entry| {
+            let soon = now.as_days() + SOON;
+            entry.waiting.len() < MOST_WAITING
+                && entry.limit.not_before.is_none_or(|at| at.as_days() <= soon)
+        })
+    }
+
     /// Whether nobody waits for a host.
     pub(crate) fn is_idle(&self, group: GroupId) -> bool {
         self.entries
@@ -171,6 +184,19 @@ impl Hosts {
             }
         }
         turns
+    }
+
+    /// Begins a request, if one may be begun now.
+    pub(crate) fn begin_if_free(&mut self, group: GroupId, now: Moment) -> bool {
+        let at = clock::time(now);
+        match self.entries.get_mut(&group) {
+            Some(entry) if entry.limit.free_at() <= at => {
+                entry.limit.begin_at(at, clock::span(FINEST));
+                self.dirty.insert(group);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// A request has ended.

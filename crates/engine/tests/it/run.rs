@@ -113,8 +113,7 @@ fn a_sitemap_is_followed_and_every_copy_is_what_was_served() {
     .unwrap();
     let folder = tempfile::tempdir().unwrap();
     let settings = settings(&[("docs", SourceKind::Sitemap, origin.url("/sitemap.xml"))]);
-    let (ended, events) = run(folder.path(), settings, seconds(4.0));
-    eprintln!("{ended:?} {:?}", &events[..3]);
+    let (ended, _) = run(folder.path(), settings, seconds(4.0));
     assert!(ended.n_polls > 100, "{ended:?}");
     assert!(ended.n_changes > 10);
     let bodies = Bodies::open(folder.path().join(".springtide/bodies")).unwrap();
