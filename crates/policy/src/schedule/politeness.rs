@@ -81,7 +81,15 @@ impl Limit {
 
     /// A request is begun.
     pub fn begin(&mut self, now: Time) {
-        self.requested_at = Some(now);
+        self.begin_at(now, Span::ZERO);
+    }
+
+    /// A request is begun by someone whose clock ticks this far apart: gaps shorter
+    /// than a tick are kept on average.
+    pub fn begin_at(&mut self, now: Time, tick: Span) {
+        let slack = if self.gap < tick { tick.0 } else { 0.0 };
+        let due = self.requested_at.map_or(now.0, |at| at.0 + self.gap.0);
+        self.requested_at = Some(Time(due.max(now.0 - slack).min(now.0)));
         self.n_under_way += 1;
     }
 
@@ -153,6 +161,22 @@ mod tests {
         assert_eq!(limit.free_at(), Time::NEVER);
         limit.end(Verdict::Fine, Time(100.0 + 1.5 * SECOND), &mut rng);
         assert_eq!(limit.free_at(), Time(100.0 + SECOND + SECOND));
+    }
+
+    #[test]
+    fn gaps_too_short_to_be_timed_are_kept_on_average() {
+        let mut limit = Limit::new(Span(0.001 * SECOND), 1000);
+        let mut rng = Pcg64::seed_from_u64(1);
+        let mut n = 0;
+        for tick in 0..100 {
+            let now = Time(100.0 + f64::from(tick) * 0.01 * SECOND);
+            while limit.free_at() <= now {
+                limit.begin_at(now, Span(0.01 * SECOND));
+                limit.end(Verdict::Fine, now, &mut rng);
+                n += 1;
+            }
+        }
+        assert!((985..=1001).contains(&n), "{n}");
     }
 
     #[test]

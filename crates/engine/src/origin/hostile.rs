@@ -1,0 +1,1 @@
+//! Servers that mean harm, or were never tested.

@@ -1,0 +1,3 @@
+//! The engine against an origin of its own, on loopback.
+
+mod http;
