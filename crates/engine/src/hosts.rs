@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use url::Url;
 
 use crate::clock;
-use crate::fetch::{RobotsRules, locator, robots};
+use crate::fetch::{self, RobotsRules, robots};
 use crate::poll::Job;
 
 /// All hosts that were ever asked, or are about to be.
@@ -73,11 +73,15 @@ pub(crate) enum Permit {
 #[derive(Debug)]
 pub(crate) enum Turn {
     /// Tell them.
-    Answer(Waiting, Permit),
+    Answer(GroupId, Waiting, Permit),
     /// Fetch a robots.txt first.
     FetchRobots(GroupId, Url),
 }
 
+/// More than so many do not queue for one host, nor does anyone who would have to
+/// wait for longer than this: there are other hosts.
+const MOST_WAITING: usize = 4;
+const SOON: f64 = 2.0 / 86_400.0;
 /// Whoever is under way does not wait longer than this for another host.
 const LONGEST_HOP_WAIT: f64 = 60.0 / 86_400.0;
 /// Gaps shorter than this are kept on average over it: timers are no finer.
@@ -88,8 +92,8 @@ const MARGIN: f64 = 0.02 / 86_400.0;
 
 impl Hosts {
     /// What is known of a host from before.
-    pub(crate) fn recall(&mut self, host: &Host, gap: Span, concurrency: u32, now: Moment) {
-        let mut entry = Entry::new(gap, concurrency);
+    pub(crate) fn recall(&mut self, host: &Host, now: Moment) {
+        let mut entry = Entry::new(Span::ZERO, 1);
         entry.robots = host
             .robots
             .iter()
@@ -97,8 +101,8 @@ impl Hosts {
             .collect();
         entry.settle_gap();
         // A moment that is yet to come was written by a clock that was wrong.
-        let past = |at: Option<Moment>| at.filter(|&at| at <= now).map(clock::time);
-        entry.limit.requested_at = past(host.requested_at);
+        let requested_at = host.requested_at.filter(|&at| at <= now);
+        entry.limit.requested_at = requested_at.map(clock::time);
         entry.limit.not_before = host.not_before.map(clock::time);
         entry.limit.n_failures = host.n_failures;
         entry.reason = match host.not_before_reason.as_deref() {
@@ -109,11 +113,17 @@ impl Hosts {
         self.entries.insert(host.group, entry);
     }
 
-    /// Makes sure that a host is known.
+    /// Makes sure that a host is known, and keeps to these limits.
     pub(crate) fn meet(&mut self, group: GroupId, gap: Span, concurrency: u32) {
-        self.entries
+        let entry = self
+            .entries
             .entry(group)
             .or_insert_with(|| Entry::new(gap, concurrency));
+        if entry.gap != gap || entry.limit.concurrency != concurrency {
+            entry.gap = gap;
+            entry.limit.concurrency = concurrency.max(1);
+            entry.settle_gap();
+        }
     }
 
     /// When a host may be asked, if nobody waits already.
@@ -123,6 +133,15 @@ impl Hosts {
             Some(_) => Time::NEVER,
             None => Time::START,
         }
+    }
+
+    /// Whether someone who comes now gets a turn before long.
+    pub(crate) fn is_reachable(&self, group: GroupId, now: Time) -> bool {
+        self.entries.get(&group).is_none_or(|entry| {
+            let soon = now.as_days() + SOON;
+            entry.waiting.len() < MOST_WAITING
+                && entry.limit.not_before.is_none_or(|at| at.as_days() <= soon)
+        })
     }
 
     /// Whether nobody waits for a host.
@@ -167,6 +186,19 @@ impl Hosts {
         turns
     }
 
+    /// Begins a request, if one may be begun now.
+    pub(crate) fn begin_if_free(&mut self, group: GroupId, now: Moment) -> bool {
+        let at = clock::time(now);
+        match self.entries.get_mut(&group) {
+            Some(entry) if entry.limit.free_at() <= at => {
+                entry.limit.begin_at(at, clock::span(FINEST));
+                self.dirty.insert(group);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// A request has ended.
     pub(crate) fn end(&mut self, group: GroupId, verdict: Verdict, now: Moment, rng: &mut dyn Rng) {
         let Some(entry) = self.entries.get_mut(&group) else {
@@ -189,7 +221,9 @@ impl Hosts {
         };
         entry.asking.remove(&answer.origin);
         let rules = RobotsRules::at(&answer, now);
-        entry.robots.retain(|(robots, _)| robots.origin != answer.origin);
+        entry
+            .robots
+            .retain(|(robots, _)| robots.origin != answer.origin);
         entry.robots.push((answer, rules));
         entry.settle_gap();
         self.dirty.insert(group);
@@ -198,7 +232,10 @@ impl Hosts {
     /// The robots.txt of an origin, as far as it is known.
     pub(crate) fn robots(&self, group: GroupId, origin: &str) -> Option<&(Robots, RobotsRules)> {
         let entry = self.entries.get(&group)?;
-        entry.robots.iter().find(|(robots, _)| robots.origin == origin)
+        entry
+            .robots
+            .iter()
+            .find(|(robots, _)| robots.origin == origin)
     }
 
     /// When the next turn is to be given out.
@@ -230,7 +267,11 @@ impl Hosts {
                     not_before: moment(entry.limit.not_before),
                     not_before_reason: entry.reason.map(str::to_owned),
                     n_failures: entry.limit.n_failures,
-                    robots: entry.robots.iter().map(|(robots, _)| robots.clone()).collect(),
+                    robots: entry
+                        .robots
+                        .iter()
+                        .map(|(robots, _)| robots.clone())
+                        .collect(),
                 })
             })
             .collect()
@@ -271,19 +312,23 @@ impl Entry {
             .max()
             .unwrap_or(Duration::ZERO);
         let gap = self.gap.as_days().max(clock::span(asked).as_days());
-        let margin = if gap < clock::span(FINEST).as_days() { 0.0 } else { (gap / 50.0).min(MARGIN) };
+        let margin = if gap < clock::span(FINEST).as_days() {
+            0.0
+        } else {
+            (gap / 50.0).min(MARGIN)
+        };
         self.limit.gap = Span::days(gap + margin).unwrap_or(self.gap);
     }
 
     fn is_held(&self, waiting: &Waiting) -> bool {
-        !matches!(waiting.who, Who::Robots(_)) && self.asking.contains(&locator::origin(&waiting.url))
+        !matches!(waiting.who, Who::Robots(_)) && self.asking.contains(&fetch::origin(&waiting.url))
     }
 
     fn turns(&mut self, group: GroupId, now: Moment, at: Time, turns: &mut Vec<Turn>) {
         let mut position = 0;
         while position < self.waiting.len() {
             let waiting = &self.waiting[position];
-            let origin = locator::origin(&waiting.url);
+            let origin = fetch::origin(&waiting.url);
             let free_at = self.limit.free_at();
             let is_free = free_at <= at;
             let permit = match &waiting.who {
@@ -292,7 +337,11 @@ impl Entry {
                     position += 1;
                     continue;
                 }
-                _ => match self.robots.iter_mut().find(|(robots, _)| robots.origin == origin) {
+                _ => match self
+                    .robots
+                    .iter_mut()
+                    .find(|(robots, _)| robots.origin == origin)
+                {
                     Some((robots, _)) if robots::is_due(robots, now) && is_free => {
                         self.limit.begin_at(at, clock::span(FINEST));
                         self.asking.insert(origin);
@@ -321,9 +370,10 @@ impl Entry {
                     self.limit.begin_at(at, clock::span(FINEST));
                     Permit::Go
                 }
-                Permit::Go if is_under_way
-                    && free_at.as_days() - at.as_days() > LONGEST_HOP_WAIT
-                    && free_at < Time::NEVER =>
+                Permit::Go
+                    if is_under_way
+                        && free_at.as_days() - at.as_days() > LONGEST_HOP_WAIT
+                        && free_at < Time::NEVER =>
                 {
                     Permit::Later
                 }
@@ -334,7 +384,7 @@ impl Entry {
                 refusal => refusal,
             };
             let waiting = self.waiting.remove(position).expect("a place in the queue");
-            turns.push(Turn::Answer(waiting, permit));
+            turns.push(Turn::Answer(group, waiting, permit));
         }
     }
 }

@@ -10,16 +10,27 @@
 //! What goes wrong with a source is an observation, which is kept and shown. An
 //! [`Error`] means that the engine itself cannot go on.
 
+mod choose;
 pub mod clock;
 pub mod detect;
 mod event;
+mod fail_point;
 pub mod fetch;
+mod first_pass;
+mod hosts;
+mod inspect;
+mod keep;
 pub mod origin;
+mod poll;
 pub mod register;
+mod run;
 pub mod settings;
 pub mod source;
 
 pub use event::{Event, Polled};
+pub use fail_point::FAIL_POINTS;
+pub use inspect::{Inspection, RobotsFound, inspect};
+pub use run::{Until, What, run};
 pub use settings::Settings;
 
 /// Why the engine cannot go on.

@@ -13,11 +13,10 @@ use url::Url;
 use crate::clock;
 use crate::detect::Lens;
 use crate::fail_point::fail_point;
-use crate::fetch::{
-    Answer, Ask, Client, FailureKind, FetchFailure, Overflow, locator, robots,
-};
+use crate::fetch::{self, Answer, Ask, Client, FailureKind, FetchFailure, Overflow, robots};
 use crate::hosts::{Permit, Waiting, Who};
-use crate::source::{Hosts as ListedHosts, ListingLimits, ListingProblem, links, parse_sitemap};
+use crate::source::links::links;
+use crate::source::sitemap::{Hosts as ListedHosts, ListingLimits, ListingProblem, parse_sitemap};
 
 /// Redirects that are followed.
 const MOST_REDIRECTS: usize = 10;
@@ -188,7 +187,7 @@ async fn follow(
         *at = Some(clock::moment(answer.answered_at.max(answer.asked_at)));
         if answer.is_redirect() {
             let location = answer.location.as_deref().unwrap_or_default();
-            let next = locator::resolve(&url, location)?;
+            let next = fetch::resolve(&url, location)?;
             is_permanent &= matches!(answer.status, 301 | 308);
             if !seen.insert(url.clone()) || seen.contains(&next) || seen.len() > MOST_REDIRECTS {
                 return Err(FetchFailure::new(
@@ -244,7 +243,7 @@ impl<'a> Validators<'a> {
                 last_modified: None,
             },
             (None, Some(date)) if !is_audit => {
-                let modified_at = crate::fetch::http_date(date).map(clock::moment);
+                let modified_at = fetch::http_date(date).map(clock::moment);
                 match modified_at {
                     Some(at) if at.0 + UNSURE <= copy.fetched_at.0 => Self {
                         etag: None,
@@ -263,7 +262,7 @@ impl<'a> Validators<'a> {
 }
 
 /// What an answer, or none, says of a host.
-fn verdict(hop: &Result<Answer, FetchFailure>) -> Verdict {
+pub(crate) fn verdict(hop: &Result<Answer, FetchFailure>) -> Verdict {
     match hop {
         Ok(answer) if answer.is_host_trouble() => match answer.retry_after {
             Some(wait) => {
@@ -387,7 +386,10 @@ fn read_listing(
         },
     };
     let now = parse_sitemap(body, url, &limits).map_err(|problem| {
-        FetchFailure::new(FailureKind::Answer, format!("the listing cannot be used: {problem}"))
+        FetchFailure::new(
+            FailureKind::Answer,
+            format!("the listing cannot be used: {problem}"),
+        )
     })?;
     let before = before
         .and_then(|body| parse_sitemap(body, url, &limits).ok())
@@ -402,7 +404,10 @@ fn read_listing(
         problem: now.problem.as_ref().map(ListingProblem::to_string),
         ..ListingNews::default()
     };
-    for (listed, fresh) in [(&now.pages, &mut news.pages), (&now.sitemaps, &mut news.sitemaps)] {
+    for (listed, fresh) in [
+        (&now.pages, &mut news.pages),
+        (&now.sitemaps, &mut news.sitemaps),
+    ] {
         for entry in listed {
             match known.remove(entry.url.as_str()) {
                 Some(lastmod) if entry.lastmod > lastmod => news.touched.push(entry.url.clone()),
@@ -419,13 +424,8 @@ fn read_listing(
 }
 
 /// Fetches a robots.txt whose first request has been granted, and tells the loop.
-pub(crate) async fn fetch_robots(
-    group: GroupId,
-    url: Url,
-    previous: Option<Robots>,
-    means: Means,
-) {
-    let origin = locator::origin(&url);
+pub(crate) async fn fetch_robots(group: GroupId, url: Url, previous: Option<Robots>, means: Means) {
+    let origin = fetch::origin(&url);
     let mut at = url.clone();
     let mut host = group;
     let mut n_redirects = 0;

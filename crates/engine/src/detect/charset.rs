@@ -67,7 +67,7 @@ fn own_word(body: &[u8]) -> Option<&'static Encoding> {
         let value = prologue[at..].trim_ascii_start();
         let value = value
             .strip_prefix(b"\"")
-            .or(value.strip_prefix(b"'"))
+            .or_else(|| value.strip_prefix(b"'"))
             .unwrap_or(value);
         let end = value
             .iter()

@@ -475,8 +475,7 @@ fn is_frame_name(name: &str) -> bool {
         "hit-counter",
         "visitor-counter",
     ];
-    let is = |wanted: &&str| name.eq_ignore_ascii_case(wanted);
-    if NAMES.iter().any(|wanted| is(&wanted)) {
+    if NAMES.iter().any(|wanted| name.eq_ignore_ascii_case(wanted)) {
         return true;
     }
     let name = name.as_bytes();

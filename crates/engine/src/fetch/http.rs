@@ -46,6 +46,11 @@ const DRAINED_WITHIN: Duration = Duration::from_millis(500);
 /// More bytes than are decoded may have to be read: encodings that do not shorten.
 const ENCODING_OVERHEAD: u64 = 64 * 1024;
 
+/// A body may come in crumbs: pieces of so few bytes on average. After so many of them it
+/// is given up, since each piece costs us more work than it costs the sender.
+const CRUMB: u64 = 16;
+const MAX_CRUMBS: u64 = 10_000;
+
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -312,7 +317,7 @@ impl Client {
         {
             return Err(undecoded(&DecodeError::TooLarge(ask.max_body), host));
         }
-        let mut n_read: u64 = 0;
+        let (mut n_read, mut n_pieces): (u64, u64) = (0, 0);
         loop {
             let chunk = match timeout(self.limits.idle, response.chunk()).await {
                 Ok(Ok(Some(chunk))) => chunk,
@@ -326,6 +331,13 @@ impl Client {
                 }
             };
             n_read = n_read.saturating_add(chunk.len() as u64);
+            n_pieces += 1;
+            if n_pieces > MAX_CRUMBS && n_read < n_pieces * CRUMB {
+                return Err(FetchFailure::new(
+                    FailureKind::Protocol,
+                    format!("{host} sends its body in crumbs of a few bytes"),
+                ));
+            }
             let mut fed = decoder.feed(&chunk);
             if fed.is_ok() && n_read > ask.max_body.saturating_add(ENCODING_OVERHEAD) {
                 fed = Err(DecodeError::TooLarge(ask.max_body));
@@ -505,27 +517,22 @@ fn undecoded(error: &DecodeError, host: &str) -> FetchFailure {
 
 /// What a failed request means. Its chain of causes knows; its top knows nothing.
 fn failure(error: &reqwest::Error, host: &str, limits: &Timeouts) -> FetchFailure {
-    let mut cause = error.source();
     let mut found: Option<(FailureKind, String)> = None;
-    while let Some(error) = cause {
-        if let Some(address) = error.downcast_ref::<Refused>() {
+    for cause in causes(error) {
+        if let Some(address) = cause.downcast_ref::<Refused>() {
             return refused(address);
         }
-        if let Some(io) = error.downcast_ref::<io::Error>() {
-            if let Some(tls) = io
-                .get_ref()
-                .and_then(|inner| inner.downcast_ref::<rustls::Error>())
-            {
-                return FetchFailure::new(
-                    FailureKind::Tls,
-                    format!("no secure connection to {host}: {tls}"),
-                );
-            }
+        if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
+            return FetchFailure::new(
+                FailureKind::Tls,
+                format!("no secure connection to {host}: {tls}"),
+            );
+        }
+        if let Some(io) = cause.downcast_ref::<io::Error>() {
             found = from_io(io, host).or(found);
-        } else if let Some(hyper) = error.downcast_ref::<hyper::Error>() {
+        } else if let Some(hyper) = cause.downcast_ref::<hyper::Error>() {
             found = from_hyper(hyper, host).or(found);
         }
-        cause = error.source();
     }
     if error.is_timeout() {
         return if error.is_connect() {
@@ -604,15 +611,21 @@ fn from_hyper(error: &hyper::Error, host: &str) -> Option<(FailureKind, String)>
 }
 
 fn has_io(error: &reqwest::Error, kind: io::ErrorKind) -> bool {
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if error
+    causes(error).any(|cause| {
+        cause
             .downcast_ref::<io::Error>()
-            .is_some_and(|error| error.kind() == kind)
-        {
-            return true;
+            .is_some_and(|io| io.kind() == kind)
+    })
+}
+
+/// What an error comes from, and what that comes from. An [`io::Error`] that holds
+/// another error passes over it when asked for its source, so it is asked for what it
+/// holds.
+fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    std::iter::successors(error.source(), |&cause| {
+        match cause.downcast_ref::<io::Error>().map(io::Error::get_ref) {
+            Some(Some(held)) => Some(held),
+            _ => cause.source(),
         }
-        cause = error.source();
-    }
-    false
+    })
 }

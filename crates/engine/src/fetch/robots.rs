@@ -139,7 +139,7 @@ pub fn read(url: &Url, hop: &Result<Answer, FetchFailure>, n_redirects: usize) -
         Err(_) => return Step::Done(RobotsAnswer::Unreachable),
     };
     Step::Done(match answer.status {
-        200..=299 => RobotsAnswer::Rules(text_of(&answer.body)),
+        200..=299 => RobotsAnswer::Rules(text_of(&answer.body, answer.is_cut)),
         300..=399 => match &answer.location {
             Some(_) if n_redirects >= MAX_REDIRECTS => RobotsAnswer::None,
             Some(location) => match locator::resolve(url, location) {
@@ -187,9 +187,9 @@ fn has_passed(since: Moment, span: Duration, now: Moment) -> bool {
 }
 
 /// The text of a robots.txt, cut at the end of a line to what is read of it.
-fn text_of(body: &[u8]) -> String {
+fn text_of(body: &[u8], is_cut: bool) -> String {
     let mut text = String::from_utf8_lossy(&body[..body.len().min(MAX_BYTES)]).into_owned();
-    if body.len() > MAX_BYTES || text.len() > MAX_BYTES {
+    if is_cut || body.len() > MAX_BYTES || text.len() > MAX_BYTES {
         let mut end = text.len().min(MAX_BYTES);
         while !text.is_char_boundary(end) {
             end -= 1;

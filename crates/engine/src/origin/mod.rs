@@ -39,7 +39,7 @@ pub use behaviour::{Behaviour, Reply, Step};
 pub use site::{Site, SiteSettings, Validators, version_in};
 
 /// Requests that are remembered; those after are only counted.
-const MAX_LOG: usize = 1 << 20;
+const MAX_LOG: usize = 250_000;
 
 /// A server that runs, on a thread of its own, until it is dropped.
 #[derive(Debug)]

@@ -266,6 +266,17 @@ impl Scheduler {
         None
     }
 
+    /// Whether an element that may be polled is due by a time. A scheduler may have a
+    /// poll to make before anyone is due, for a budget is there to be spent.
+    pub fn is_due(&mut self, by: Time) -> bool {
+        let due = match &mut self.mode {
+            Mode::Planned(planned) => real_time(self.window, planned.wake_at()),
+            Mode::Paced(paced) => paced.first_due(),
+            Mode::Sampled(sampled) => sampled.wake_at(),
+        };
+        due <= by || self.doors.opens_at() <= by.0
+    }
+
     /// Gives out an element whose turn it is not: because someone asked for it, or
     /// to draw it at random. Says whether it could be; one that is being polled, or
     /// is gone, cannot.

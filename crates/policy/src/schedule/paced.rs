@@ -143,6 +143,15 @@ impl Paced {
         Time(self.pace.wake_at().max(free_at))
     }
 
+    /// When the earliest due of those who wait is due.
+    pub(super) fn first_due(&mut self) -> Time {
+        let first = match &mut self.queue {
+            Queue::InUse(habits) => habits.queue.first().map(|(due, _)| due),
+            Queue::Learned(learned) => learned.first_due(),
+        };
+        first.map_or(Time::NEVER, Time)
+    }
+
     pub(super) fn next_poll(&mut self, groups: &Groups, now: Time) -> Option<ElementId> {
         if !self.pace.allows(now.0) {
             return None;

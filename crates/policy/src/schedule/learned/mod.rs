@@ -729,6 +729,12 @@ impl Learned {
         self.price
     }
 
+    /// When the earliest due is, of those who wait in nodes that are open.
+    pub(super) fn first_due(&mut self) -> Option<f64> {
+        self.set_aside();
+        self.first_in_tree().map(|(due, _)| due)
+    }
+
     /// When an element is due, if nothing more is seen.
     pub(super) fn due_at(&self, id: ElementId) -> Option<f64> {
         let member = self.members.get(id.index())?;
