@@ -74,7 +74,7 @@ pub(crate) fn run(
             None
         } else {
             let looking = talk.progress("looking", None);
-            let found = live::inspect(&config.settings, &source)?;
+            let found = live::inspect(&mut *store, &config.settings, &source)?;
             drop(looking);
             found
         };
@@ -371,7 +371,12 @@ impl Row {
             "robots.txt",
             found.robots.as_deref().map(|text| shorten_to(text, 200)),
         );
+        line("listings", found.n_listings.map(|n| count(n as usize)));
         line("crawl-delay", found.crawl_delay_seconds.map(brief));
+        line(
+            "error",
+            found.error.as_deref().map(|text| shorten_to(text, 300)),
+        );
         line("validators", some(&found.validators));
         line("hints", some(&found.hints));
         line(

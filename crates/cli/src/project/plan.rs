@@ -29,7 +29,7 @@ pub(crate) fn run(
     let store = project.read()?;
     let refuse = |error| project.refuse(&error);
     let now = moment::now();
-    let mut view = View::new(&*store, config.settings.policy.objective, now).map_err(refuse)?;
+    let mut view = View::new(&*store, now).map_err(refuse)?;
     let reading = talk.progress(
         "reading",
         Some(u64::from(store.next_element().map_err(refuse)?)),
