@@ -2,14 +2,17 @@
 
 use std::path::Path;
 
+use springtide_engine::fetch::guard::Guard;
 use springtide_engine::settings::{Settings, SourceSettings};
-use springtide_engine::{Ended, Event, RobotsFound, Until};
-use springtide_store::{SourceKind, Store};
+use springtide_engine::{Ended, Error, Event, RobotsFound, Until};
+use springtide_store::SourceKind;
 use tokio::sync::{mpsc, watch};
 
-use crate::failure::{Code, Failure, Outcome};
-use crate::project::causes;
+use crate::config::address;
+use crate::failure::{Failure, Outcome};
+use crate::project::{Project, causes};
 use crate::signals::Signals;
+use crate::table::shorten_to;
 
 /// What was found at an address.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
@@ -17,67 +20,65 @@ pub(crate) struct Found {
     /// What it is.
     #[serde(skip)]
     pub(crate) kind: Option<SourceKind>,
-    /// How many elements it names.
+    /// How many elements it names; more may be found.
     pub(crate) n_elements: Option<u64>,
     /// How many further listings it names.
     pub(crate) n_listings: Option<u64>,
     /// What robots.txt says, in a few words.
-    pub(crate) robots: Option<String>,
+    pub(crate) robots: Option<&'static str>,
     pub(crate) crawl_delay_seconds: Option<f64>,
     /// `etag`, `last-modified`.
-    pub(crate) validators: Vec<String>,
+    pub(crate) validators: Vec<&'static str>,
     /// What hints it gives at changes: `lastmod`.
-    pub(crate) hints: Vec<String>,
-    /// What went wrong.
-    pub(crate) error: Option<String>,
+    pub(crate) hints: Vec<&'static str>,
+    /// How long the first polls of all elements take, politely.
+    pub(crate) first_pass_seconds: Option<f64>,
 }
 
 /// Looks at a source: one request or a few.
 pub(crate) fn inspect(
-    store: &mut dyn Store,
+    folder: &Path,
     settings: &Settings,
     source: &SourceSettings,
-) -> Outcome<Option<Found>> {
-    let Ok(url) = springtide_engine::fetch::locator(&source.url) else {
-        return Ok(None);
-    };
+) -> Outcome<Found> {
+    let refuse = || Failure::failed(format!("cannot ask {}", shorten_to(&source.url, 200)));
+    let url = address(&source.url).map_err(|why| refuse().cause(why))?;
+    let guard = Guard::new(settings.http.allow_private.clone());
+    guard.check(&url).map_err(|failure| {
+        refuse().cause(&failure).hint(
+            "if it is yours, set allow_private under [http] in springtide.toml, or give --allow-private",
+        )
+    })?;
     let as_site = source.kind == SourceKind::Site;
-    let inspected = runtime()?
-        .block_on(springtide_engine::inspect(store, settings, &url, as_site))
-        .map_err(|error| refuse(&error))?;
-    let found = match inspected {
-        Ok(found) => found,
-        Err(failure) => {
-            return Ok(Some(Found {
-                error: Some(failure.message),
-                ..Found::default()
-            }));
-        }
-    };
-    let robots = match found.robots {
-        RobotsFound::None => "none",
-        RobotsFound::Allowed => "allowed",
-        RobotsFound::Disallowed => "keeps us out",
-        RobotsFound::Unreachable => "cannot be had, so we stay away",
-    };
-    let is_open = matches!(found.robots, RobotsFound::None | RobotsFound::Allowed);
-    let named = |wanted: &[(bool, &str)]| {
-        let wanted = wanted.iter().filter(|(is_there, _)| *is_there);
-        wanted.map(|(_, name)| (*name).to_owned()).collect()
-    };
-    Ok(Some(Found {
-        kind: is_open.then_some(found.kind),
-        n_elements: is_open.then_some(found.n_elements),
-        n_listings: (found.n_listings > 0).then_some(found.n_listings),
-        robots: Some(robots.to_owned()),
+    let asked = springtide_engine::inspect(folder, settings, &url, as_site);
+    let asked = runtime()?.block_on(asked);
+    let found = asked.map_err(|error| broken(folder, error))?;
+    let found = found.map_err(|failure| {
+        refuse()
+            .cause(shorten_to(&failure.message, 300))
+            .hint("check the address; --offline adds it without asking")
+    })?;
+    let some = |is: bool, name: &'static str| is.then_some(name);
+    let validators = [
+        some(found.has_etag, "etag"),
+        some(found.has_last_modified, "last-modified"),
+    ];
+    // What may not be asked could be anything.
+    let is_seen = matches!(found.robots, RobotsFound::None | RobotsFound::Allowed);
+    Ok(Found {
+        kind: is_seen.then_some(found.kind),
+        n_elements: is_seen.then_some(found.n_elements),
+        robots: Some(match found.robots {
+            RobotsFound::None => "none",
+            RobotsFound::Allowed => "allows it",
+            RobotsFound::Disallowed => "disallows it: it will not be polled",
+            RobotsFound::Unreachable => "cannot be had: nothing is polled before it can",
+        }),
         crawl_delay_seconds: found.crawl_delay.map(|delay| delay.as_secs_f64()),
-        validators: named(&[
-            (found.has_etag, "etag"),
-            (found.has_last_modified, "last-modified"),
-        ]),
-        hints: named(&[(found.has_hints, "lastmod")]),
-        error: None,
-    }))
+        validators: validators.into_iter().flatten().collect(),
+        hints: some(found.has_hints, "lastmod").into_iter().collect(),
+        first_pass_seconds: is_seen.then(|| found.first_pass.as_secs_f64()),
+    })
 }
 
 /// Keeps the copy fresh until it is over; `each` is told what happens.
@@ -89,50 +90,39 @@ pub(crate) fn run(
     each: &mut dyn FnMut(Event),
 ) -> Outcome<Ended> {
     let (stop, stopped) = watch::channel(false);
-    // If the engine has ended meanwhile, there is nothing to stop.
     signals.on_stop(move || {
+        // If nobody listens any more, it has ended by itself.
         let _ = stop.send(true);
     });
-    runtime()?.block_on(async {
-        let (sender, mut events) = mpsc::unbounded_channel();
-        let running = springtide_engine::run(folder, settings, until, stopped, sender);
-        tokio::pin!(running);
-        loop {
-            tokio::select! {
-                ended = &mut running => {
-                    while let Ok(event) = events.try_recv() {
-                        each(event);
-                    }
-                    return ended.map_err(|error| refuse(&error));
-                }
-                Some(event) = events.recv() => each(event),
+    let (events, mut happened) = mpsc::unbounded_channel();
+    let ended = runtime()?.block_on(async {
+        let run = springtide_engine::run(folder, settings, until, stopped, events);
+        let told = async {
+            while let Some(event) = happened.recv().await {
+                each(event);
             }
-        }
-    })
+        };
+        // The engine drops its end when it ends, and so does the telling.
+        tokio::join!(run, told).0
+    });
+    ended.map_err(|error| broken(folder, error))
 }
 
-/// Where the engine runs.
-pub(crate) fn runtime() -> Outcome<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed("cannot start").cause(error.to_string()))
+fn runtime() -> Outcome<tokio::runtime::Runtime> {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.enable_all().build();
+    runtime.map_err(|error| Failure::failed("cannot start").cause(error))
 }
 
-/// An error of the engine's own.
-pub(crate) fn refuse(error: &springtide_engine::Error) -> Failure {
-    use springtide_engine::Error;
+/// What it means that the engine cannot go on.
+fn broken(folder: &Path, error: Error) -> Failure {
+    let project = Project {
+        folder: folder.to_owned(),
+    };
     match error {
-        Error::Store(springtide_store::Error::InUse) => {
-            Failure::new(Code::InUse, "the project is in use")
-                .cause("another process keeps it fresh")
-                .hint("stop that one first; verbs that only read work beside it")
-        }
-        Error::Client(_) | Error::Selector(_) | Error::Policy(_) => {
-            Failure::input("the settings cannot be used").cause(causes(error))
-        }
-        _ => Failure::failed("cannot go on")
-            .cause(causes(error))
-            .hint("`springtide doctor` checks the store"),
+        Error::Store(error) => project.refuse(&error),
+        Error::Register(error) => project.refuse_register(error),
+        Error::Selector(error) => Failure::input("bad detect").cause(error),
+        error => Failure::failed("the engine cannot go on").cause(causes(&error)),
     }
 }

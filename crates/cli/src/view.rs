@@ -1,20 +1,35 @@
-//! What the scheduler thinks of an element, as far as it can be told from what it has
-//! written down.
+//! What the scheduler thinks of an element, told from what it has written down: beside a
+//! `run`, or without one.
 
 use std::collections::HashMap;
 
 use springtide_engine::clock;
-use springtide_policy::schedule::{Reason, Recollection};
-use springtide_store::{Brief, GroupId, History, Moment, Role, State, Store};
+use springtide_engine::settings::{PolicyName, Settings};
+use springtide_policy::schedule::{Choice, ElementMemory, Reason, Recollection, Scheduler, Terms};
+use springtide_policy::{Budget, Elements, Groups, Present};
+use springtide_store::{Brief, Error, GroupId, History, Kept, Moment, Role, State, Store};
+
+use crate::moment::brief;
+
+const MS_PER_DAY: f64 = 86_400_000.0;
+/// How sure an interval of a rate is.
+const TAIL: f64 = 0.05;
+/// Groups that are held at a time.
+const MOST_GROUPS: usize = 500_000;
 
 use crate::moment::brief;
 
 /// What is needed to tell what the scheduler thinks.
 pub(crate) struct View {
-    price: Option<f64>,
     now: Moment,
-    parents: HashMap<GroupId, Option<GroupId>>,
-    memories: HashMap<GroupId, Vec<u8>>,
+    price: Option<f64>,
+    groups: HashMap<GroupId, Place>,
+}
+
+/// A group, and what is remembered of it.
+struct Place {
+    parent: Option<GroupId>,
+    memory: Option<Vec<u8>>,
 }
 
 /// How often an element changes, with a 90 % interval; per day.
@@ -45,8 +60,8 @@ impl<'a> From<&'a Brief> for Seen<'a> {
     }
 }
 
-impl<'a> From<&'a springtide_store::Kept> for Seen<'a> {
-    fn from(kept: &'a springtide_store::Kept) -> Self {
+impl<'a> From<&'a Kept> for Seen<'a> {
+    fn from(kept: &'a Kept) -> Self {
         Self {
             group: kept.element.group,
             role: kept.element.role,
@@ -60,43 +75,43 @@ impl<'a> From<&'a springtide_store::Kept> for Seen<'a> {
 const MOST_GROUPS: usize = 200_000;
 
 impl View {
-    /// Reads what the scheduler has written down.
-    pub(crate) fn new(store: &dyn Store, now: Moment) -> Result<Self, springtide_store::Error> {
+    /// Reads what the scheduler has written down of all together.
+    pub(crate) fn new(store: &dyn Store, settings: &Settings, now: Moment) -> Result<Self, Error> {
         let note = store.note("scheduler")?;
         Ok(Self {
-            price: note.as_deref().and_then(Recollection::price),
             now,
-            parents: HashMap::new(),
-            memories: HashMap::new(),
+            price: note.and_then(|note| price(&note, settings, now)),
+            groups: HashMap::new(),
         })
     }
 
-    /// Takes in what is remembered of the groups that these elements are in.
-    pub(crate) fn prepare(
-        &mut self,
-        store: &dyn Store,
-        groups: &[GroupId],
-    ) -> Result<(), springtide_store::Error> {
-        if self.parents.len() > MOST_GROUPS {
-            self.parents.clear();
-            self.memories.clear();
+    /// Takes in what is remembered of some groups, and of those around them.
+    pub(crate) fn prepare(&mut self, store: &dyn Store, groups: &[GroupId]) -> Result<(), Error> {
+        if self.groups.len() > MOST_GROUPS {
+            self.groups.clear();
         }
-        let mut missing = groups.to_vec();
+        let mut wanted = groups.to_vec();
         loop {
-            missing.sort_unstable();
-            missing.dedup();
-            missing.retain(|group| !self.parents.contains_key(group));
-            if missing.is_empty() {
+            wanted.sort_unstable();
+            wanted.dedup();
+            wanted.retain(|group| !self.groups.contains_key(group));
+            if wanted.is_empty() {
                 return Ok(());
             }
-            self.memories.extend(store.group_memories_by_id(&missing)?);
-            let found = store.groups_by_id(&missing)?;
+            let found = store.groups_by_id(&wanted)?;
+            let mut memories: HashMap<_, _> =
+                store.group_memories_by_id(&wanted)?.into_iter().collect();
             if found.is_empty() {
                 return Ok(());
             }
-            self.parents
-                .extend(found.iter().map(|group| (group.id, group.parent)));
-            missing = found.iter().filter_map(|group| group.parent).collect();
+            wanted = found.iter().filter_map(|group| group.parent).collect();
+            for group in found {
+                let place = Place {
+                    parent: group.parent,
+                    memory: memories.remove(&group.id),
+                };
+                self.groups.insert(group.id, place);
+            }
         }
     }
 
@@ -105,84 +120,125 @@ impl View {
         self.price
     }
 
-    pub(crate) fn rate_of(&self, seen: Seen<'_>) -> Option<RatePerDay> {
-        let belief = self.recollect(seen)?.belief;
-        Some(RatePerDay {
-            estimate: belief.mean(),
-            low: belief.quantile(0.05),
-            high: belief.quantile(0.95),
-        })
-    }
-
-    /// How often it is polled, per day.
-    pub(crate) fn frequency_of(&self, seen: Seen<'_>) -> Option<f64> {
-        let due_in = self.recollect(seen)?.due_in.as_days();
-        (due_in > 0.0).then(|| 1.0 / due_in)
-    }
-
-    pub(crate) fn due_of(&self, seen: Seen<'_>) -> Option<Moment> {
-        let synced_at = clock::time(seen.history.synced_at?);
-        clock::moment_of(synced_at + self.recollect(seen)?.due_in)
-    }
-
-    /// Why it is polled then, in plain words.
-    pub(crate) fn reason_of(&self, seen: Seen<'_>) -> Option<String> {
-        let often = |rate: RatePerDay| brief(86_400.0 / rate.estimate);
-        Some(match seen.state {
-            State::New => "never polled; the first pass will come to it".to_owned(),
-            State::Gone => "gone; looked for again now and then".to_owned(),
-            State::Blocked => "robots.txt keeps us out; it is asked again after a day".to_owned(),
-            State::Failing => "its last poll failed; it is tried again".to_owned(),
-            State::Ok => {
-                let often = often(self.rate_of(seen)?);
-                let is_overdue = self.due_of(seen).is_some_and(|due| due <= self.now);
-                match self.recollect(seen)?.reason {
-                    Reason::Retry => "its last poll failed; it is tried again".to_owned(),
-                    _ if is_overdue => format!(
-                        "changes about every {often}; a poll is worth its price, and waits for \
-                         the budget"
-                    ),
-                    Reason::Sample => {
-                        "stale at every poll; polled early, to learn how often it changes"
-                            .to_owned()
-                    }
-                    Reason::Look => format!(
-                        "changes about every {often}; until then a poll is not worth its price"
-                    ),
-                    Reason::Worth => {
-                        format!("changes about every {often}; then a poll is worth its price")
-                    }
-                }
+    /// All that can be told of an element.
+    pub(crate) fn of(&self, seen: Seen<'_>) -> Told {
+        let nothing = Told::default();
+        match seen.state {
+            State::New => {
+                let reason = Some("never polled; the first pass comes to it".to_owned());
+                return Told { reason, ..nothing };
             }
-        })
-    }
-
-    /// The chance that its copy is fresh.
-    pub(crate) fn freshness_of(&self, seen: Seen<'_>) -> Option<f64> {
-        let elapsed = clock::time(self.now).since(clock::time(seen.history.synced_at?));
-        Some(self.recollect(seen)?.freshness(elapsed))
-    }
-
-    /// How old its copy is expected to be, in seconds.
-    pub(crate) fn age_of(&self, seen: Seen<'_>) -> Option<f64> {
-        let elapsed = clock::time(self.now).since(clock::time(seen.history.synced_at?));
-        Some(self.recollect(seen)?.age(elapsed).as_days() * 86_400.0)
-    }
-
-    fn recollect(&self, seen: Seen<'_>) -> Option<Recollection> {
-        if seen.state == State::Gone {
-            return None;
+            State::Gone => {
+                let reason = Some("gone; looked at again from time to time".to_owned());
+                return Told { reason, ..nothing };
+            }
+            State::Blocked => {
+                let reason =
+                    "we are asked to keep away; robots.txt is read again from time to time";
+                let reason = Some(reason.to_owned());
+                return Told { reason, ..nothing };
+            }
+            State::Ok | State::Failing => {}
         }
-        let memory = &seen.history.memory;
-        let depth = Recollection::depth(memory)?;
-        let around = |group: &GroupId| self.parents.get(group).copied().flatten();
-        let mut path: Vec<&Vec<u8>> = std::iter::successors(Some(seen.group), around)
-            .filter_map(|group| self.memories.get(&group))
-            .collect();
-        path.reverse();
-        let group = path.get(depth.checked_sub(1)?).or(path.last());
-        let polled_at = clock::time(seen.history.synced_at?);
-        let now = clock::time(self.now);
-        Recollection::new(memory, group.map(|bytes| bytes.as_slice()), polled_at, now)
+        let history = seen.history;
+        let Some(synced_at) = history.synced_at else {
+            let reason = (seen.state == State::Failing)
+                .then(|| "never answered; tried again from time to time".to_owned());
+            return Told { reason, ..nothing };
+        };
+        let Some(told) = self.recollect(&history.memory, seen.group, synced_at) else {
+            return nothing;
+        };
+        let due_in = told.due_in.as_days();
+        let elapsed = clock::time(self.now).since(clock::time(synced_at));
+        let rate = RatePerDay {
+            estimate: told.belief.mean(),
+            low: told.belief.quantile(TAIL),
+            high: told.belief.quantile(1.0 - TAIL),
+        };
+        Told {
+            rate: Some(rate),
+            frequency: (due_in > 0.0 && due_in.is_finite()).then(|| 1.0 / due_in),
+            due_at: (due_in * MS_PER_DAY < i64::MAX as f64 / 4.0)
+                .then(|| Moment(synced_at.0.saturating_add((due_in * MS_PER_DAY) as i64))),
+            reason: Some(words(told.reason, rate.estimate, seen.state)),
+            freshness: Some(told.freshness(elapsed)),
+            age_seconds: Some(told.age(elapsed).as_days() * 86_400.0),
+        }
     }
+
+    fn recollect(
+        &self,
+        memory: &ElementMemory,
+        group: GroupId,
+        synced_at: Moment,
+    ) -> Option<Recollection> {
+        let depth = Recollection::depth(memory)?;
+        // Outermost first.
+        let mut path = Vec::new();
+        let mut next = Some(group);
+        while let Some((id, place)) = next.and_then(|id| Some((id, self.groups.get(&id)?))) {
+            path.push(id);
+            next = place.parent;
+            // Groups in a circle are damage, and no reason to go round.
+            if path.len() > 100 {
+                break;
+            }
+        }
+        let at = path.len().checked_sub(depth).filter(|_| depth > 0);
+        let usual = at.and_then(|at| path.get(at));
+        let usual = usual.and_then(|id| self.groups.get(id)?.memory.as_deref());
+        let (polled, now) = (clock::time(synced_at), clock::time(self.now));
+        Recollection::new(memory, usual, polled, now)
+    }
+}
+
+/// What can be told of an element; nothing where nothing is known.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Told {
+    pub(crate) rate: Option<RatePerDay>,
+    /// How often it is polled, per day.
+    pub(crate) frequency: Option<f64>,
+    pub(crate) due_at: Option<Moment>,
+    /// Why it is polled then, in plain words.
+    pub(crate) reason: Option<String>,
+    /// The chance that its copy is fresh.
+    pub(crate) freshness: Option<f64>,
+    /// How old its copy is expected to be.
+    pub(crate) age_seconds: Option<f64>,
+}
+
+fn words(reason: Reason, per_day: f64, state: State) -> String {
+    let every = brief(86_400.0 / per_day);
+    match reason {
+        _ if state == State::Failing => "the last poll failed; tried again then".to_owned(),
+        Reason::Worth => format!("changes about every {every}; then a poll is worth its price"),
+        Reason::Look => {
+            format!("changes about every {every}; not worth a poll before it is looked at then")
+        }
+        Reason::Sample => "polled early, to learn how often it changes".to_owned(),
+        Reason::Retry => "the last poll failed; tried again then".to_owned(),
+    }
+}
+
+/// The price that a learned policy has written down.
+fn price(note: &[u8], settings: &Settings, now: Moment) -> Option<f64> {
+    if settings.policy.name != PolicyName::Learned {
+        return None;
+    }
+    let mut terms = Terms::new(Budget::per_day(settings.budget.per_day).ok()?);
+    terms.objective = settings.policy.objective;
+    let nobody = Elements::new();
+    // Without elements there is nothing to draw.
+    let mut rng = rand_pcg::Pcg64::new(0, 0);
+    let mut scheduler = Scheduler::new(
+        Choice::Learned,
+        terms,
+        Groups::new(),
+        Present::all(&nobody),
+        clock::time(now),
+        &mut rng,
+    );
+    scheduler.recall_all(note);
+    scheduler.price().filter(|price| price.is_finite())
 }
