@@ -176,6 +176,13 @@ pub(super) const WRITTEN: &str = concat!(
     " FROM element e LEFT JOIN copy c ON c.element = e.id WHERE e.id = ?"
 );
 
+/// [`WRITTEN`] for all elements, in the order of their numbers.
+pub(super) const ALL_WRITTEN: &str = concat!(
+    "SELECT ",
+    written!(),
+    " FROM element e LEFT JOIN copy c ON c.element = e.id ORDER BY e.id"
+);
+
 /// A row of [`WRITTEN`], with an empty history.
 pub(super) fn written(row: &Row<'_>) -> Result<Kept, Error> {
     let status: Option<u16> = row.get(14)?;
