@@ -19,9 +19,11 @@ use dom_query::{Document, Element, Matcher, NodeData, NodeId, NodeRef};
 /// taken for the page: a page built by a script may have an empty `main`.
 const LEAST_SHARE_OF_MAIN: f64 = 0.5;
 
-/// What is outside of frames has to hold this share of all text: where it does not,
-/// the frames are the page, such as a directory of links.
-const LEAST_SHARE_OUTSIDE_FRAMES: f64 = 0.1;
+/// Less text than this outside of frames that hold more than [`MUCH_IN_FRAMES`] is
+/// not the page: the frames are, as in a directory of links. In bytes, not as a
+/// share, so that a longer menu does not turn a short text into none.
+const LITTLE_OUTSIDE_FRAMES: usize = 40;
+const MUCH_IN_FRAMES: usize = 1000;
 
 /// The lines of what matters in a page that has been parsed; nothing if there is no
 /// text at all and no selector asked for that.
@@ -65,19 +67,23 @@ const CONTENT: Zone = 8;
 const SECTION: Zone = 16;
 const KEPT: Zone = 32;
 const VERBATIM: Zone = 64;
+const AD: Zone = 128;
 
 /// The pieces of text to take for the page.
 enum Choice {
     Part(Zone),
     OutsideFrames,
+    /// All but advertisements.
+    WithFrames,
     Everything,
 }
 
 impl Choice {
     fn holds(&self, zone: Zone) -> bool {
         match self {
-            Self::Part(part) => zone & part != 0 && zone & FRAME == 0,
-            Self::OutsideFrames => zone & FRAME == 0,
+            Self::Part(part) => zone & part != 0 && zone & (FRAME | AD) == 0,
+            Self::OutsideFrames => zone & (FRAME | AD) == 0,
+            Self::WithFrames => zone & AD == 0,
             Self::Everything => true,
         }
     }
@@ -285,28 +291,31 @@ impl Page {
     }
 
     fn choose(&self) -> Choice {
-        let length_where = |is_in: &dyn Fn(Zone) -> bool| {
+        let length_of = |choice: &Choice| {
             let mut start = 0;
             let mut length = 0;
             for piece in &self.pieces {
-                if is_in(piece.zone) {
+                if choice.holds(piece.zone) {
                     length += piece.end - start;
                 }
                 start = piece.end;
             }
-            length as f64
+            length
         };
-        let everything = length_where(&|_| true);
-        let outside = length_where(&|zone| zone & FRAME == 0);
+        let outside = length_of(&Choice::OutsideFrames);
         for part in [MAIN, ARTICLE, CONTENT] {
             let choice = Choice::Part(part);
-            let length = length_where(&|zone| choice.holds(zone));
-            if length > 0.0 && length >= LEAST_SHARE_OF_MAIN * outside {
+            let length = length_of(&choice);
+            if length > 0 && length as f64 >= LEAST_SHARE_OF_MAIN * outside as f64 {
                 return choice;
             }
         }
-        if outside > 0.0 && outside >= LEAST_SHARE_OUTSIDE_FRAMES * everything {
+        let with_frames = length_of(&Choice::WithFrames);
+        let in_frames = with_frames - outside;
+        if outside >= LITTLE_OUTSIDE_FRAMES || outside > 0 && in_frames <= MUCH_IN_FRAMES {
             Choice::OutsideFrames
+        } else if with_frames > 0 {
+            Choice::WithFrames
         } else {
             Choice::Everything
         }
@@ -402,6 +411,9 @@ fn zone_of(element: &Element, name: &str, node: &NodeRef<'_>, outer: Zone) -> Zo
     if role == "main" {
         return MAIN;
     }
+    if has_name_in(element, is_ad_name) && !holds_main(node) {
+        return AD;
+    }
     if outer & FRAME != 0 {
         return 0;
     }
@@ -446,17 +458,6 @@ fn has_name_in(element: &Element, is_in: impl Fn(&str) -> bool) -> bool {
 /// too (`banner`, `header`, `menu`, `related`, `comments`, `promo`) are not among them.
 fn is_frame_name(name: &str) -> bool {
     const NAMES: &[&str] = &[
-        "ad",
-        "ads",
-        "advert",
-        "adverts",
-        "advertisement",
-        "advertisements",
-        "advertising",
-        "adsbygoogle",
-        "sponsor",
-        "sponsors",
-        "sponsored",
         "nav",
         "navbar",
         "navigation",
@@ -471,6 +472,24 @@ fn is_frame_name(name: &str) -> bool {
         "cookie-notice",
         "cookie-consent",
         "skip-link",
+    ];
+    NAMES.iter().any(|wanted| name.eq_ignore_ascii_case(wanted))
+}
+
+/// The same for what is never the page: advertisements, and what ticks.
+fn is_ad_name(name: &str) -> bool {
+    const NAMES: &[&str] = &[
+        "ad",
+        "ads",
+        "advert",
+        "adverts",
+        "advertisement",
+        "advertisements",
+        "advertising",
+        "adsbygoogle",
+        "sponsor",
+        "sponsors",
+        "sponsored",
         "clock",
         "hit-counter",
         "visitor-counter",

@@ -1,0 +1,4 @@
+//! The engine as its users meet it.
+
+mod detect;
+mod listing;
