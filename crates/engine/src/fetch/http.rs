@@ -1,0 +1,631 @@
+//! One request to one address.
+
+use std::error::Error as _;
+use std::io;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, Response};
+use tokio::time::timeout;
+use url::Url;
+
+use super::decode::{DecodeError, Decoder};
+use super::guard::{Guard, Refused, Resolver, refused};
+use super::locator::MAX_URL;
+use super::{FailureKind, FetchFailure};
+use crate::settings::HttpSettings;
+
+/// What we can decode, in the order in which we like it.
+const ACCEPT_ENCODING: &str = "gzip, br, zstd, deflate";
+
+/// Headers of an answer over HTTP/2, in bytes. (Over HTTP/1.1 it is a hundred headers
+/// of some 400 kB in all, which is how hyper has it.)
+const MAX_HEADERS: u32 = 64 * 1024;
+
+/// Connections that are kept open to a host that is not being asked, and for how
+/// long. A host is rarely asked by more at a time; servers close them after a minute
+/// or so in any case.
+const MAX_IDLE_PER_HOST: usize = 4;
+const IDLE_FOR: Duration = Duration::from_secs(60);
+
+/// Validators and content types that are longer, in bytes, are not taken: they have
+/// to be kept and sent back.
+const MAX_VALIDATOR: usize = 1024;
+
+/// The longest Retry-After that is taken as such: 30 days. A server that asks for
+/// more than nothing is ever left alone for has made a mistake.
+pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// A body that nobody wants is read to its end all the same if it is no longer than
+/// this, in bytes, and comes at once: that leaves the connection open for the next
+/// request.
+const MAX_DRAINED: usize = 32 * 1024;
+const DRAINED_WITHIN: Duration = Duration::from_millis(500);
+
+/// More bytes than are decoded may have to be read: encodings that do not shorten.
+const ENCODING_OVERHEAD: u64 = 64 * 1024;
+
+/// A body may come in crumbs: pieces of so few bytes on average. After so many of them it
+/// is given up, since each piece costs us more work than it costs the sender.
+const CRUMB: u64 = 16;
+const MAX_CRUMBS: u64 = 10_000;
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The contact cannot be part of a header.
+    #[error("the contact {0:?} has characters that cannot be sent")]
+    Contact(String),
+    /// No secure connections can be made.
+    #[error("cannot prepare secure connections")]
+    Tls(#[from] rustls::Error),
+    /// No requests can be made.
+    #[error("cannot prepare requests")]
+    Client(#[source] reqwest::Error),
+}
+
+/// Makes requests, over connections that it keeps.
+#[derive(Debug, Clone)]
+pub struct Client {
+    client: reqwest::Client,
+    guard: Guard,
+    limits: Timeouts,
+}
+
+/// How long each part of a request may take.
+#[derive(Debug, Clone, Copy)]
+struct Timeouts {
+    /// Until there is a connection.
+    connect: Duration,
+    /// Until the headers are there.
+    headers: Duration,
+    /// Between two pieces of the body.
+    idle: Duration,
+    /// In all.
+    total: Duration,
+}
+
+impl Timeouts {
+    /// Parts in proportion: a host that does not even accept a connection in a third
+    /// of the time, or stops in the middle of a body for as long, will not make it.
+    fn new(total: Duration) -> Self {
+        Self {
+            connect: total / 3,
+            headers: total * 2 / 3,
+            idle: total / 3,
+            total,
+        }
+    }
+}
+
+/// What to ask.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask<'a> {
+    /// Where.
+    pub url: &'a Url,
+    /// Validators of the copy, if an answer is wanted only if it has changed.
+    pub etag: Option<&'a str>,
+    /// Validators of the copy, if an answer is wanted only if it has changed.
+    pub last_modified: Option<&'a str>,
+    /// More headers. Those that have no legal spelling are left out.
+    pub headers: &'a [(String, String)],
+    /// What to send; nothing asks by GET, anything by POST.
+    pub body: Option<&'a [u8]>,
+    /// The longest body that is wanted, decoded, in bytes.
+    pub max_body: u64,
+    /// What to do with a longer one.
+    pub overflow: Overflow,
+}
+
+impl<'a> Ask<'a> {
+    /// Asks for whatever is there, up to so many bytes.
+    pub fn new(url: &'a Url, max_body: u64) -> Self {
+        Self {
+            url,
+            etag: None,
+            last_modified: None,
+            headers: &[],
+            body: None,
+            max_body,
+            overflow: Overflow::Fail,
+        }
+    }
+}
+
+/// What to do with a body that is longer than wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Overflow {
+    /// It is a failure.
+    Fail,
+    /// What is wanted of it is taken, and the rest left.
+    Cut,
+}
+
+/// What came back.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// Its validators, as sent.
+    pub etag: Option<String>,
+    /// Its validators, as sent.
+    pub last_modified: Option<String>,
+    /// What kind of content it is, as sent.
+    pub content_type: Option<String>,
+    /// How long after `answered_at` the server wants to be left alone, at most
+    /// [`MAX_RETRY_AFTER`].
+    pub retry_after: Option<Duration>,
+    /// Where it is instead, as sent: to be resolved against the URL, and to be
+    /// checked like any other.
+    pub location: Option<String>,
+    /// The body, decoded; empty unless the status is 2xx.
+    pub body: Bytes,
+    /// Whether the body was longer, and was cut as asked.
+    pub is_cut: bool,
+    /// When the request was begun.
+    pub asked_at: SystemTime,
+    /// When the headers of the answer were there.
+    pub answered_at: SystemTime,
+}
+
+impl Answer {
+    /// Whether the status says that the host is in trouble, or has had enough, rather
+    /// than that there is something about the one page. A 500 is the page's: one
+    /// broken page among thousands is common.
+    pub fn is_host_trouble(&self) -> bool {
+        matches!(self.status, 429 | 502 | 503 | 504 | 520..=530)
+    }
+
+    /// Whether it says where it is instead.
+    pub fn is_redirect(&self) -> bool {
+        matches!(self.status, 301 | 302 | 303 | 307 | 308) && self.location.is_some()
+    }
+}
+
+impl Client {
+    /// A client that asks as these settings say.
+    ///
+    /// # Errors
+    /// If the contact cannot be sent, or connections cannot be made at all.
+    pub fn new(settings: &HttpSettings) -> Result<Self, Error> {
+        let guard = Guard::new(settings.allow_private.clone());
+        let limits = Timeouts::new(settings.timeout);
+        let client = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls()?)
+            .user_agent(user_agent(settings.contact.as_deref())?)
+            .dns_resolver(Resolver::new(guard.clone()))
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            // Every request is counted; none is made behind our back.
+            .retry(reqwest::retry::never())
+            .referer(false)
+            .connect_timeout(limits.connect)
+            .pool_max_idle_per_host(MAX_IDLE_PER_HOST)
+            .pool_idle_timeout(IDLE_FOR)
+            .http2_max_header_list_size(MAX_HEADERS)
+            .tcp_nodelay(true)
+            .build()
+            .map_err(Error::Client)?;
+        Ok(Self {
+            client,
+            guard,
+            limits,
+        })
+    }
+
+    /// The guard that decides where it may connect.
+    pub fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    /// Makes one request. Redirects are returned, not followed.
+    ///
+    /// # Errors
+    /// If nothing came back that can be used. That is a fact about the remote, not
+    /// an error of ours.
+    pub async fn hop(&self, ask: &Ask<'_>) -> Result<Answer, FetchFailure> {
+        self.guard.check(ask.url)?;
+        let host = ask.url.host_str().unwrap_or_default();
+        match timeout(self.limits.total, self.ask(ask, host)).await {
+            Ok(result) => result,
+            Err(_) => Err(took_too_long(
+                &format!("{host} had not sent everything"),
+                self.limits.total,
+            )),
+        }
+    }
+
+    async fn ask(&self, ask: &Ask<'_>, host: &str) -> Result<Answer, FetchFailure> {
+        let method = if ask.body.is_some() {
+            Method::POST
+        } else {
+            Method::GET
+        };
+        let mut request = self
+            .client
+            .request(method, ask.url.clone())
+            .headers(headers(ask));
+        if let Some(body) = ask.body {
+            request = request.body(body.to_vec());
+        }
+        let asked_at = SystemTime::now();
+        let response = match timeout(self.limits.headers, request.send()).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => return Err(failure(&error, host, &self.limits)),
+            Err(_) => {
+                return Err(took_too_long(
+                    &format!("{host} did not answer"),
+                    self.limits.headers,
+                ));
+            }
+        };
+        let answered_at = SystemTime::now();
+        let mut answer = Answer {
+            status: response.status().as_u16(),
+            etag: text(response.headers(), &header::ETAG, MAX_VALIDATOR),
+            last_modified: text(response.headers(), &header::LAST_MODIFIED, MAX_VALIDATOR),
+            content_type: text(response.headers(), &header::CONTENT_TYPE, MAX_VALIDATOR),
+            retry_after: text(response.headers(), &header::RETRY_AFTER, MAX_VALIDATOR).and_then(
+                |value| {
+                    let date = text(response.headers(), &header::DATE, MAX_VALIDATOR)
+                        .and_then(|date| http_date(&date));
+                    retry_after(&value, date.unwrap_or(answered_at))
+                },
+            ),
+            location: location(response.headers())?,
+            body: Bytes::new(),
+            is_cut: false,
+            asked_at,
+            answered_at,
+        };
+        if response.status().is_success() {
+            (answer.body, answer.is_cut) = self.read(response, ask, host).await?;
+        } else {
+            drain(response).await;
+        }
+        Ok(answer)
+    }
+
+    /// The body, decoded while it comes, and whether it was cut.
+    async fn read(
+        &self,
+        mut response: Response,
+        ask: &Ask<'_>,
+        host: &str,
+    ) -> Result<(Bytes, bool), FetchFailure> {
+        let encodings: Result<Vec<&str>, _> = response
+            .headers()
+            .get_all(header::CONTENT_ENCODING)
+            .iter()
+            .map(HeaderValue::to_str)
+            .collect();
+        let encodings = encodings.map_err(|_| {
+            FetchFailure::new(
+                FailureKind::Encoding,
+                format!("{host} names a content encoding that cannot be read"),
+            )
+        })?;
+        let mut decoder =
+            Decoder::new(encodings, ask.max_body).map_err(|error| undecoded(&error, host))?;
+        if ask.overflow == Overflow::Fail
+            && decoder.is_identity()
+            && response
+                .content_length()
+                .is_some_and(|length| length > ask.max_body)
+        {
+            return Err(undecoded(&DecodeError::TooLarge(ask.max_body), host));
+        }
+        let (mut n_read, mut n_pieces): (u64, u64) = (0, 0);
+        loop {
+            let chunk = match timeout(self.limits.idle, response.chunk()).await {
+                Ok(Ok(Some(chunk))) => chunk,
+                Ok(Ok(None)) => break,
+                Ok(Err(error)) => return Err(failure(&error, host, &self.limits)),
+                Err(_) => {
+                    return Err(took_too_long(
+                        &format!("{host} stopped in the middle of the body and sent nothing more"),
+                        self.limits.idle,
+                    ));
+                }
+            };
+            n_read = n_read.saturating_add(chunk.len() as u64);
+            n_pieces += 1;
+            if n_pieces > MAX_CRUMBS && n_read < n_pieces * CRUMB {
+                return Err(FetchFailure::new(
+                    FailureKind::Protocol,
+                    format!("{host} sends its body in crumbs of a few bytes"),
+                ));
+            }
+            let mut fed = decoder.feed(&chunk);
+            if fed.is_ok() && n_read > ask.max_body.saturating_add(ENCODING_OVERHEAD) {
+                fed = Err(DecodeError::TooLarge(ask.max_body));
+            }
+            match fed {
+                Ok(()) => {}
+                Err(DecodeError::TooLarge(_)) if ask.overflow == Overflow::Cut => {
+                    return Ok((compact(decoder.into_decoded()), true));
+                }
+                Err(error) => return Err(undecoded(&error, host)),
+            }
+        }
+        match decoder.finish() {
+            Ok(body) => Ok((compact(body), false)),
+            Err(error) => Err(undecoded(&error, host)),
+        }
+    }
+}
+
+/// A body without the room that it grew in.
+fn compact(mut body: Vec<u8>) -> Bytes {
+    body.shrink_to_fit();
+    Bytes::from(body)
+}
+
+fn tls() -> Result<rustls::ClientConfig, Error> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+fn user_agent(contact: Option<&str>) -> Result<HeaderValue, Error> {
+    let name = concat!("springtide/", env!("CARGO_PKG_VERSION"));
+    let agent = match contact.map(str::trim).filter(|contact| !contact.is_empty()) {
+        Some(contact) => format!("{name} (+{contact})"),
+        None => name.to_owned(),
+    };
+    let is_sendable = agent.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    match HeaderValue::from_str(&agent) {
+        Ok(value) if is_sendable => Ok(value),
+        _ => Err(Error::Contact(contact.unwrap_or_default().to_owned())),
+    }
+}
+
+fn headers(ask: &Ask<'_>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::ACCEPT, HeaderValue::from_static("*/*"));
+    headers.insert(
+        header::ACCEPT_ENCODING,
+        HeaderValue::from_static(ACCEPT_ENCODING),
+    );
+    let validators = [
+        (header::IF_NONE_MATCH, ask.etag),
+        (header::IF_MODIFIED_SINCE, ask.last_modified),
+    ];
+    for (name, value) in validators {
+        if let Some(Ok(value)) = value.map(HeaderValue::from_str) {
+            headers.insert(name, value);
+        }
+    }
+    for (name, value) in ask.headers {
+        if let (Ok(name), Ok(mut value)) = (
+            HeaderName::from_bytes(name.as_bytes()),
+            HeaderValue::from_str(value),
+        ) {
+            // It may be a key: not to be seen in anything that is printed.
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+    }
+    headers
+}
+
+/// A header that is readable and not too long.
+fn text(headers: &HeaderMap, name: &HeaderName, max: usize) -> Option<String> {
+    let value = headers.get(name)?;
+    let text = value.to_str().ok()?.trim();
+    (!text.is_empty() && text.len() <= max).then(|| text.to_owned())
+}
+
+/// Where a redirect leads. Bytes that are no text are escaped, as browsers do.
+fn location(headers: &HeaderMap) -> Result<Option<String>, FetchFailure> {
+    let Some(value) = headers.get(header::LOCATION) else {
+        return Ok(None);
+    };
+    if value.len() > MAX_URL {
+        return Err(FetchFailure::new(
+            FailureKind::Url,
+            format!(
+                "redirected to an address of {} bytes, longer than the {MAX_URL} we ask for",
+                value.len()
+            ),
+        ));
+    }
+    let text = match std::str::from_utf8(value.as_bytes()) {
+        Ok(text) => text.to_owned(),
+        Err(_) => value
+            .as_bytes()
+            .iter()
+            .map(|&byte| {
+                if byte.is_ascii() {
+                    char::from(byte).to_string()
+                } else {
+                    format!("%{byte:02X}")
+                }
+            })
+            .collect(),
+    };
+    Ok(Some(text))
+}
+
+/// Reads a short body that nobody wants.
+async fn drain(mut response: Response) {
+    let mut left = MAX_DRAINED;
+    if response
+        .content_length()
+        .is_some_and(|length| length > left as u64)
+    {
+        return;
+    }
+    // Whatever happens, the answer is known; at worst the connection is closed.
+    let _ = timeout(DRAINED_WITHIN, async {
+        while let Ok(Some(chunk)) = response.chunk().await {
+            left = left.saturating_sub(chunk.len());
+            if left == 0 {
+                break;
+            }
+        }
+    })
+    .await;
+}
+
+/// How long a server wants to be left alone: a number of seconds, or a date, which is
+/// compared with the server's own clock if it says what that shows.
+pub fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
+    let value = value.trim();
+    if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
+        // Too many digits for a number are too many seconds in any case.
+        let seconds = value.parse().unwrap_or(u64::MAX);
+        return Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER));
+    }
+    let until = http_date(value)?;
+    Some(
+        until
+            .duration_since(now)
+            .unwrap_or_default()
+            .min(MAX_RETRY_AFTER),
+    )
+}
+
+/// A date as HTTP writes it, in any of the three formats.
+pub fn http_date(value: &str) -> Option<SystemTime> {
+    httpdate::parse_http_date(value.trim()).ok()
+}
+
+fn took_too_long(what: &str, span: Duration) -> FetchFailure {
+    let seconds = (span.as_secs_f64() * 10.0).round() / 10.0;
+    FetchFailure::new(FailureKind::Timeout, format!("{what} within {seconds} s"))
+}
+
+fn undecoded(error: &DecodeError, host: &str) -> FetchFailure {
+    let kind = match error {
+        DecodeError::TooLarge(_) => FailureKind::TooLarge,
+        DecodeError::Unknown(_)
+        | DecodeError::Stacked
+        | DecodeError::Corrupt(_)
+        | DecodeError::Truncated(_) => FailureKind::Encoding,
+    };
+    FetchFailure::new(kind, format!("{host}: {error}"))
+}
+
+/// What a failed request means. Its chain of causes knows; its top knows nothing.
+fn failure(error: &reqwest::Error, host: &str, limits: &Timeouts) -> FetchFailure {
+    let mut found: Option<(FailureKind, String)> = None;
+    for cause in causes(error) {
+        if let Some(address) = cause.downcast_ref::<Refused>() {
+            return refused(address);
+        }
+        if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
+            return FetchFailure::new(
+                FailureKind::Tls,
+                format!("no secure connection to {host}: {tls}"),
+            );
+        }
+        if let Some(io) = cause.downcast_ref::<io::Error>() {
+            found = from_io(io, host).or(found);
+        } else if let Some(hyper) = cause.downcast_ref::<hyper::Error>() {
+            found = from_hyper(hyper, host).or(found);
+        }
+    }
+    if error.is_timeout() {
+        return if error.is_connect() {
+            took_too_long(&format!("no connection to {host}"), limits.connect)
+        } else {
+            took_too_long(&format!("{host} did not answer"), limits.total)
+        };
+    }
+    if error.is_dns() {
+        return FetchFailure::new(FailureKind::Dns, format!("{host} has no address"));
+    }
+    if error.is_connect() {
+        let reason = match found {
+            Some((FailureKind::Reset, _)) => "the connection was closed at once",
+            _ if has_io(error, io::ErrorKind::ConnectionRefused) => "the connection was refused",
+            _ if has_io(error, io::ErrorKind::HostUnreachable)
+                || has_io(error, io::ErrorKind::NetworkUnreachable) =>
+            {
+                "there is no way there"
+            }
+            _ => "the connection could not be made",
+        };
+        return FetchFailure::new(
+            FailureKind::Connect,
+            format!("no connection to {host}: {reason}"),
+        );
+    }
+    if error.is_builder() {
+        return FetchFailure::new(
+            FailureKind::Url,
+            format!("{host} cannot be asked like this"),
+        );
+    }
+    let (kind, message) = found.unwrap_or_else(|| {
+        (
+            FailureKind::Protocol,
+            format!("{host} sent something that is not HTTP"),
+        )
+    });
+    FetchFailure::new(kind, message)
+}
+
+fn from_io(error: &io::Error, host: &str) -> Option<(FailureKind, String)> {
+    match error.kind() {
+        io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::UnexpectedEof => Some((
+            FailureKind::Reset,
+            format!("{host} closed the connection before the answer was whole"),
+        )),
+        _ => None,
+    }
+}
+
+fn from_hyper(error: &hyper::Error, host: &str) -> Option<(FailureKind, String)> {
+    if error.is_incomplete_message() {
+        Some((
+            FailureKind::Reset,
+            format!("{host} closed the connection before the answer was whole"),
+        ))
+    } else if error.to_string().contains("too large") {
+        // hyper has a method for this, but only where it is built as a server.
+        Some((
+            FailureKind::Protocol,
+            format!("{host} sent more headers than we read"),
+        ))
+    } else if error.is_parse() {
+        Some((
+            FailureKind::Protocol,
+            format!("{host} sent something that is not HTTP"),
+        ))
+    } else {
+        None
+    }
+}
+
+fn has_io(error: &reqwest::Error, kind: io::ErrorKind) -> bool {
+    causes(error).any(|cause| {
+        cause
+            .downcast_ref::<io::Error>()
+            .is_some_and(|io| io.kind() == kind)
+    })
+}
+
+/// What an error comes from, and what that comes from. An [`io::Error`] that holds
+/// another error passes over it when asked for its source, so it is asked for what it
+/// holds.
+fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    std::iter::successors(error.source(), |&cause| {
+        match cause.downcast_ref::<io::Error>().map(io::Error::get_ref) {
+            Some(Some(held)) => Some(held),
+            _ => cause.source(),
+        }
+    })
+}
