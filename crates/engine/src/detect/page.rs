@@ -52,6 +52,21 @@ pub(crate) fn lines(document: &Document, keep: &[Matcher], drop: &[Matcher]) -> 
     Some(page.write(String::new(), |zone| zone & KEPT != 0))
 }
 
+/// Whether a selector that looks at all siblings of an element is within reason:
+/// pairs of them are, at some ten nanoseconds each.
+pub(crate) fn siblings_are_few(document: &Document) -> bool {
+    const MAX_PAIRS: usize = 200_000_000;
+    let mut n_children = std::collections::HashMap::new();
+    let mut n_pairs = 0usize;
+    for node in document.root().descendants_it() {
+        let parent = node.query(|node| node.parent);
+        let n = n_children.entry(parent).or_insert(0usize);
+        n_pairs += *n;
+        *n += 1;
+    }
+    n_pairs <= MAX_PAIRS
+}
+
 /// Which elements a user asked for.
 enum Kept {
     All,
@@ -184,7 +199,7 @@ impl Page {
         match kept {
             Kept::All => {
                 // The title is found apart, wherever it is.
-                if name == "head" || is_never_text(name) || is_hidden(element) {
+                if name == "head" || is_never_text(name) || is_hidden(element, name) {
                     return Step::Over;
                 }
                 zone |= zone_of(element, name, node, zone);
@@ -373,7 +388,10 @@ fn is_never_text(name: &str) -> bool {
     )
 }
 
-fn is_hidden(element: &Element) -> bool {
+fn is_hidden(element: &Element, name: &str) -> bool {
+    if name == "dialog" {
+        return attribute_of(element, "open").is_none();
+    }
     if element.attrs.is_empty() {
         return false;
     }
@@ -405,7 +423,7 @@ fn zone_of(element: &Element, name: &str, node: &NodeRef<'_>, outer: Zone) -> Zo
         "main" => return MAIN,
         "article" => return ARTICLE,
         "nav" => return FRAME,
-        "section" | "blockquote" | "figure" | "td" if role.is_empty() => return SECTION,
+        "section" | "blockquote" | "figure" if role.is_empty() => return SECTION,
         _ => {}
     }
     if role == "main" {
@@ -425,7 +443,8 @@ fn zone_of(element: &Element, name: &str, node: &NodeRef<'_>, outer: Zone) -> Zo
         ("header" | "aside", _) | (_, "banner" | "complementary") => {
             !is_inside && outer & MAIN == 0
         }
-        _ => has_name_in(element, is_frame_name),
+        // The foot of a card in a list of articles is no foot of the page.
+        _ => !is_inside && has_name_in(element, is_frame_name),
     };
     if is_frame && !holds_main(node) {
         return FRAME;
