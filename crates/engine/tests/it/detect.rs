@@ -226,7 +226,7 @@ fn json_is_the_same_however_it_is_written() {
 /// Pages that no one writes. Each is looked at with and without selectors.
 #[test]
 fn hostile_pages_cost_little() {
-    let size = 2_000_000;
+    let size = 1_000_000;
     let repeat = |text: &str| text.repeat(size / text.len());
     let numbered = |make: fn(usize) -> String| {
         let mut text = String::new();
