@@ -34,6 +34,9 @@ struct Entry {
     /// Origins whose robots.txt is being asked for.
     asking: BTreeSet<String>,
     waiting: VecDeque<Waiting>,
+    /// Not asked since we started. The first request takes longer to get there than
+    /// those that follow, so the gap is counted from its answer.
+    is_cold: bool,
 }
 
 /// Someone who wants to ask something of a host.
@@ -78,6 +81,10 @@ pub(crate) enum Turn {
     FetchRobots(GroupId, Url),
 }
 
+/// More than so many do not queue for one host, nor does anyone who would have to
+/// wait for longer than this: there are other hosts.
+const MOST_WAITING: usize = 4;
+const SOON: f64 = 2.0 / 86_400.0;
 /// Whoever is under way does not wait longer than this for another host.
 const LONGEST_HOP_WAIT: f64 = 60.0 / 86_400.0;
 /// Gaps shorter than this are kept on average over it: timers are no finer.
@@ -131,6 +138,15 @@ impl Hosts {
         }
     }
 
+    /// Whether someone who comes now gets a turn before long.
+    pub(crate) fn is_reachable(&self, group: GroupId, now: Time) -> bool {
+        self.entries.get(&group).is_none_or(|entry| {
+            let soon = now.as_days() + SOON;
+            entry.waiting.len() < MOST_WAITING
+                && entry.limit.not_before.is_none_or(|at| at.as_days() <= soon)
+        })
+    }
+
     /// Whether nobody waits for a host.
     pub(crate) fn is_idle(&self, group: GroupId) -> bool {
         self.entries
@@ -173,12 +189,28 @@ impl Hosts {
         turns
     }
 
+    /// Begins a request, if one may be begun now.
+    pub(crate) fn begin_if_free(&mut self, group: GroupId, now: Moment) -> bool {
+        let at = clock::time(now);
+        match self.entries.get_mut(&group) {
+            Some(entry) if entry.limit.free_at() <= at => {
+                entry.limit.begin_at(at, clock::span(FINEST));
+                self.dirty.insert(group);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// A request has ended.
     pub(crate) fn end(&mut self, group: GroupId, verdict: Verdict, now: Moment, rng: &mut dyn Rng) {
         let Some(entry) = self.entries.get_mut(&group) else {
             return;
         };
         entry.limit.end(verdict, clock::time(now), rng);
+        if std::mem::take(&mut entry.is_cold) {
+            entry.limit.requested_at = Some(clock::time(now));
+        }
         match verdict {
             Verdict::Fine if entry.limit.not_before.is_none() => entry.reason = None,
             Verdict::Fine | Verdict::Unknown => {}
@@ -272,6 +304,7 @@ impl Entry {
             robots: Vec::new(),
             asking: BTreeSet::new(),
             waiting: VecDeque::new(),
+            is_cold: true,
         };
         entry.settle_gap();
         entry

@@ -2,7 +2,9 @@
 
 use springtide_policy::freshness::expected_age_of_first_change;
 use springtide_policy::{Gamma, Outcome, Rate, Span};
-use springtide_store::{Change, ChangeKind, Copy, Failure, Kept, Moment, Poll, PollOutcome, State};
+use springtide_store::{
+    Change, ChangeKind, Copy, Failure, Kept, Moment, Poll, PollOutcome, Role, State,
+};
 
 use crate::clock;
 use crate::detect::size_of_change;
@@ -43,7 +45,7 @@ pub(crate) fn conclude(done: &Done, belief: Option<Gamma>, trusts_dates: bool) -
     let before = &done.job.kept;
     let mut kept = before.clone();
     let at = done.at;
-    let conclusion = |kept: Kept, outcome, change, next, age_ms| Conclusion {
+    let conclusion = |kept: Kept, outcome, change: Option<Change>, next, age_ms| Conclusion {
         poll: Some(Poll {
             element: kept.element.id,
             source: kept.element.source,
@@ -57,12 +59,17 @@ pub(crate) fn conclude(done: &Done, belief: Option<Gamma>, trusts_dates: bool) -
             is_counted: done.job.is_counted,
             age_ms,
         }),
+        // What a listing lists is no content of anyone's.
+        change: change.filter(|_| kept.element.role != Role::Listing),
         kept,
-        change,
         next,
     };
     kept.history.n_polls = kept.history.n_polls.saturating_add(1);
     kept.history.polled_at = Some(at);
+    if let (Ok(Found::NotThere) | Err(_), Some(copy)) = (&done.found, &mut kept.copy) {
+        // If it is not where it moved to, it may be where it was.
+        copy.location = None;
+    }
     match &done.found {
         Ok(Found::KeptOut(permit)) => {
             // Nothing was asked, so it was no poll.
@@ -136,7 +143,7 @@ pub(crate) fn conclude(done: &Done, belief: Option<Gamma>, trusts_dates: bool) -
                 .as_ref()
                 .filter(|_| has_changed)
                 .map(|copy| size_of_change(&copy.sketch, &here.sketch));
-            kept.copy = Some(copy_of(before, here, done.status, at));
+            kept.copy = Some(copy_of(done, here));
             if is_first {
                 kept.history.first_polled_at = Some(at);
                 let change = change(before, &kept, at, ChangeKind::Added, None);
@@ -187,8 +194,14 @@ fn describe(failure: &FetchFailure, at: Moment) -> Failure {
 
 /// The copy after an answer: a new body if it changed, and always the validators that
 /// came last.
-fn copy_of(before: &Kept, here: &Here, status: Option<u16>, at: Moment) -> Copy {
-    let location = here.moved_to.as_ref().map(url::Url::to_string);
+fn copy_of(done: &Done, here: &Here) -> Copy {
+    let (before, at) = (&done.job.kept, done.at);
+    // Whoever was asked where it moved to is still there.
+    let known = before.copy.as_ref().and_then(|copy| copy.location.clone());
+    let location = match &here.moved_to {
+        Some(url) => Some(url.to_string()),
+        None => known.filter(|known| known == done.job.url.as_str()),
+    };
     match (&before.copy, here.body) {
         (Some(copy), None) => Copy {
             etag: here.etag.clone(),
@@ -198,7 +211,7 @@ fn copy_of(before: &Kept, here: &Here, status: Option<u16>, at: Moment) -> Copy 
             ..copy.clone()
         },
         (copy, body) => Copy {
-            status: status.unwrap_or(200),
+            status: done.status.unwrap_or(200),
             etag: here.etag.clone(),
             last_modified: here.last_modified.clone(),
             content_type: here.content_type.clone(),

@@ -18,6 +18,7 @@ mod fail_point;
 pub mod fetch;
 mod first_pass;
 mod hosts;
+mod inspect;
 mod keep;
 pub mod origin;
 mod poll;
@@ -28,6 +29,7 @@ pub mod source;
 
 pub use event::{Event, Polled};
 pub use fail_point::FAIL_POINTS;
+pub use inspect::{Inspection, RobotsFound, inspect};
 pub use run::{Until, What, run};
 pub use settings::Settings;
 

@@ -262,7 +262,7 @@ impl<'a> Validators<'a> {
 }
 
 /// What an answer, or none, says of a host.
-fn verdict(hop: &Result<Answer, FetchFailure>) -> Verdict {
+pub(crate) fn verdict(hop: &Result<Answer, FetchFailure>) -> Verdict {
     match hop {
         Ok(answer) if answer.is_host_trouble() => match answer.retry_after {
             Some(wait) => {

@@ -119,6 +119,8 @@ struct Engine {
     /// Polls that may begin, and answers to those under way, once that is kept.
     launches: Vec<Launch>,
     told: Vec<Event>,
+    /// Bodies that nothing names once that is kept.
+    obsolete: Vec<springtide_store::BodyId>,
 
     /// Elements that are looked at at some time, whatever the policy says: out, or
     /// never had.
@@ -309,6 +311,7 @@ impl Engine {
             changed_sources: BTreeSet::new(),
             launches: Vec::new(),
             told: Vec::new(),
+            obsolete: Vec::new(),
             timers: BTreeSet::new(),
             asked,
             listed: VecDeque::new(),
@@ -529,7 +532,8 @@ impl Engine {
         let was_in =
             done.job.kept.history.synced_at.is_some() && done.job.kept.state != State::Gone;
         match next {
-            Next::Join => {
+            Next::Observed(outcome) if was_in => self.scheduler.observe(id, outcome, at),
+            Next::Join | Next::Observed(_) => {
                 let element = member(
                     kept.element.role,
                     kept.element.weight,
@@ -541,7 +545,6 @@ impl Engine {
                 }
                 self.scheduler.add(id, element, at, &mut self.rng);
             }
-            Next::Observed(outcome) => self.scheduler.observe(id, outcome, at),
             Next::Retry => {
                 let mut due = at + retry_in(u32::from(kept.n_failures.max(1)), &mut self.rng);
                 if let Some((_, until)) = self.hosts.reason(done.job.host) {
@@ -557,7 +560,10 @@ impl Engine {
                 if was_in {
                     self.scheduler.remove(id, at);
                 }
-                let wait = self.time_out();
+                let wait = match kept.state {
+                    State::Blocked => ROBOTS_HOLD,
+                    _ => self.time_out(),
+                };
                 self.set_timer(id, Moment(now.0.saturating_add(wait)));
             }
         }
@@ -571,6 +577,16 @@ impl Engine {
         self.note_source_error(&kept, &done);
         if poll.is_some() {
             self.n_polls += 1;
+        } else {
+            // Nothing was asked, so it does not count.
+            self.n_begun = self.n_begun.saturating_sub(1);
+        }
+        if kept.element.role == Role::Listing
+            && let (Some(old), Some(new)) = (&done.job.kept.copy, &kept.copy)
+            && old.body != new.body
+        {
+            // What it listed before has been compared, and is of no more use.
+            self.obsolete.push(old.body);
         }
         self.n_changes += u64::from(
             change
@@ -1007,6 +1023,26 @@ impl Engine {
             self.scheduler.remove(id, at);
             return Ok(false);
         };
+        let is_free_to_wait = match purpose {
+            Purpose::Asked | Purpose::First => true,
+            _ => self.hosts.is_reachable(kept.element.host, at),
+        };
+        if !is_free_to_wait {
+            // A host that is to be left alone holds up nobody else.
+            if purpose == Purpose::Due {
+                let until = self
+                    .hosts
+                    .reason(kept.element.host)
+                    .map_or(at, |(_, until)| until);
+                let retry = until + retry_in(1, &mut self.rng);
+                if self.scheduler.belief(id, at).is_some() {
+                    self.scheduler.put_back(id, retry, at);
+                } else if let Some(due) = clock::moment_of(retry) {
+                    self.set_timer(id, due);
+                }
+            }
+            return Ok(false);
+        }
         // Whoever is polled out of turn does not get its turn as well.
         self.scheduler.take(id, at);
         let purpose = match (purpose, kept.copy.is_some()) {
@@ -1222,6 +1258,9 @@ impl Engine {
         self.store.commit(&self.facts)?;
         fail_point("after-commit");
         self.facts.clear();
+        for body in self.obsolete.drain(..) {
+            self.means.bodies.remove(body)?;
+        }
         self.flush_events();
         Ok(())
     }
@@ -1285,7 +1324,12 @@ impl Engine {
                 });
             }
         }
-        let mut wait = clock::until(wake_at, now).max(SHORTEST_WAIT);
+        let shortest = match self.until.what {
+            What::Everything => SHORTEST_WAIT,
+            // Whoever is not due is not waited for.
+            _ => 10 * SHORTEST_WAIT,
+        };
+        let mut wait = clock::until(wake_at, now).max(shortest);
         if let Some(deadline) = self.deadline {
             wait = wait.min(deadline.saturating_duration_since(Instant::now()));
         }
@@ -1309,6 +1353,8 @@ impl Engine {
     }
 }
 
+/// What a robots.txt says holds for a day, in milliseconds.
+const ROBOTS_HOLD: i64 = 86_400_000;
 /// Timers are no finer than this.
 const SHORTEST_WAIT: Duration = Duration::from_micros(500);
 /// The most entries of one listing that are read.
