@@ -19,6 +19,22 @@ pub(crate) enum Code {
     Failed = 1,
     /// What was asked, or what was given, makes no sense.
     BadInput = 2,
+    /// Some sources failed, the rest is done.
+    SomeFailed = 3,
+    /// A target was missed.
+    TargetMissed = 4,
+    /// The budget allows no poll now.
+    BudgetBlocks = 8,
+    /// There is no project here.
+    NoProject = 10,
+    /// Another process uses the store.
+    InUse = 11,
+    /// Stopped since the terminal is gone, cleanly.
+    HungUp = 129,
+    /// Stopped by Ctrl-C, cleanly.
+    Interrupted = 130,
+    /// Stopped by SIGTERM, cleanly.
+    Terminated = 143,
 }
 
 pub(crate) type Outcome<T> = Result<T, Failure>;
@@ -34,7 +50,8 @@ impl Failure {
         Self::new(Code::Failed, what)
     }
 
-    fn new(code: Code, what: impl Into<String>) -> Self {
+    /// Anything else that scripts tell apart.
+    pub(crate) fn new(code: Code, what: impl Into<String>) -> Self {
         Self {
             code,
             what: what.into(),

@@ -2,28 +2,35 @@
 //! reads what was typed and the files it names, and writes what came of it.
 
 mod args;
+mod columns;
+mod config;
 mod estimate;
 mod failure;
 mod history;
 mod json;
+mod live;
+mod moment;
 mod panics;
 mod plan;
+mod project;
 mod rates;
 mod reproduce;
+mod signals;
 mod simulate;
 mod table;
 mod talk;
 mod units;
+mod view;
 
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use clap::Parser;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use clap::{CommandFactory, Parser};
 
 use args::{Cli, Command};
 use clap::error::{ContextKind, ErrorKind};
-use failure::{Code, Failure};
+use failure::{Code, Failure, Outcome};
+use project::Project;
+use signals::Signals;
 use table::{Unfinished, shorten};
 use talk::{Talk, say_always};
 
@@ -39,13 +46,8 @@ fn main() -> ExitCode {
         _ => Talk::Normal,
     };
     let unfinished = Unfinished::default();
-    clean_up_on_signals(&unfinished);
-    let outcome = match &cli.command {
-        Command::Plan(args) => plan::run(args, talk, &unfinished),
-        Command::Estimate(args) => estimate::run(args, talk, &unfinished),
-        Command::Simulate(args) => simulate::run(args, talk),
-        Command::Reproduce(args) => reproduce::run(args, talk, &unfinished),
-    };
+    let signals = Signals::listen(&unfinished);
+    let outcome = run(&cli, talk, &unfinished, &signals);
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -54,6 +56,41 @@ fn main() -> ExitCode {
             }
             ExitCode::from(failure.code as u8)
         }
+    }
+}
+
+fn run(cli: &Cli, talk: Talk, unfinished: &Unfinished, signals: &Signals) -> Outcome<()> {
+    let named = cli.project.as_deref();
+    let find = || Project::find(named);
+    match &cli.command {
+        Command::Init(args) => project::init::run(args, named, talk, unfinished),
+        Command::Add(args) => project::add::run(args, named, talk, unfinished),
+        Command::Rm(args) => project::rm::run(args, &find()?, talk, unfinished),
+        Command::Ls(args) => project::ls::run(args, &find()?, talk),
+        Command::Poll(args) => project::run::poll(args, &find()?, talk, signals),
+        Command::Run(args) => project::run::run(args, &find()?, talk, signals),
+        Command::Status(args) => project::status::run(args, &find()?, talk),
+        Command::Log(args) => project::log::run(args, &find()?, talk),
+        Command::Diff(args) => project::diff::run(args, &find()?, talk),
+        Command::Import(args) => project::import::run(args, &find()?, talk, unfinished),
+        Command::Export(args) => project::export::run(args, &find()?, talk, unfinished),
+        Command::Doctor(args) => project::doctor::run(args, &find()?, talk),
+        Command::Plan(args) => match &args.rates {
+            Some(rates) => plan::run(rates, args, talk, unfinished),
+            None => project::plan::run(args, &find()?, talk, unfinished),
+        },
+        Command::Estimate(args) => estimate::run(args, talk, unfinished),
+        Command::Simulate(args) => simulate::run(args, talk),
+        Command::Reproduce(args) => reproduce::run(args, talk, unfinished),
+        Command::Completions(args) => {
+            let mut script = Vec::new();
+            clap_complete::generate(args.shell, &mut Cli::command(), "springtide", &mut script);
+            let mut stdout = std::io::stdout().lock();
+            std::io::Write::write_all(&mut stdout, &script)
+                .map_err(|error| table::unwritable("standard output", &error))
+        }
+        Command::Man(args) => clap_mangen::generate_to(Cli::command(), &args.folder)
+            .map_err(|error| table::unwritable(&args.folder.display().to_string(), &error)),
     }
 }
 
@@ -78,25 +115,4 @@ fn refuse_arguments(error: &clap::Error) -> ExitCode {
     } else {
         0
     })
-}
-
-/// Stops on Ctrl-C and on SIGTERM without leaving half a file behind.
-fn clean_up_on_signals(unfinished: &Unfinished) {
-    // A file that grows too large (SIGXFSZ) is an error of the write, if only the
-    // signal does not kill us first.
-    let signals = [SIGINT, SIGTERM, SIGHUP, SIGXFSZ];
-    let Ok(mut signals) = signal_hook::iterator::Signals::new(signals) else {
-        return;
-    };
-    let unfinished = Arc::clone(unfinished);
-    std::thread::spawn(move || {
-        let Some(signal) = signals.forever().find(|signal| *signal != SIGXFSZ) else {
-            return;
-        };
-        if let Some(path) = unfinished.lock().ok().and_then(|mut path| path.take()) {
-            // Nothing is to be done about a file that will not go.
-            let _ = std::fs::remove_file(path);
-        }
-        std::process::exit(128 + signal);
-    });
 }

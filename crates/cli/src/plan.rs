@@ -10,41 +10,67 @@ use springtide_policy::report::{Report, report};
 use springtide_policy::{Budget, Caps, Frequency, Objective, Order};
 
 use crate::args::{self, ObjectiveName, PolicyName, name_of};
+use crate::columns::{Columns, Side};
 use crate::failure::{Failure, Outcome};
 use crate::json::print_json;
 use crate::rates::{ID, RateTable};
 use crate::table::{Cells, Holds, Input, Output, Texts, Unfinished};
 use crate::talk::{Talk, count};
 
-pub(crate) fn run(args: &args::Plan, talk: Talk, unfinished: &Unfinished) -> Outcome<()> {
-    let objective = objective(args)?;
-    let to_file = args
-        .out
-        .as_deref()
-        .is_some_and(|path| path != Path::new("-"));
-    if args.json && !to_file && !args.curve {
+/// From a table of rates.
+pub(crate) fn run(
+    rates: &Path,
+    args: &args::Plan,
+    talk: Talk,
+    unfinished: &Unfinished,
+) -> Outcome<()> {
+    let goal = &args.goal;
+    if goal.budget.is_none() && goal.target_freshness.is_none() && goal.target_age.is_none() {
+        return Err(Failure::input("there is nothing to plan for")
+            .hint("give one of --budget N/day, --target-freshness RATIO and --target-age SPAN"));
+    }
+    if args.json && !is_to_file(args) && !args.curve {
         return Err(Failure::input("--json needs --out FILE")
             .cause("the plan and its summary cannot both go to standard output")
             .hint("name a file for the plan; the summary goes to standard output"));
     }
 
-    if args.rates == Path::new("-") && args.caps.as_deref() == Some(Path::new("-")) {
+    if rates == Path::new("-") && args.caps.as_deref() == Some(Path::new("-")) {
         return Err(
             Failure::input("--rates and --caps both read standard input")
                 .hint("put one of them in a file"),
         );
     }
-    let input = Input::new(&args.rates)?;
+    let input = Input::new(rates)?;
     let elements = RateTable::read(&input, args.caps.is_some(), talk)?;
     let caps = match &args.caps {
         Some(path) => elements.caps(&Input::new(path)?, talk)?,
         None => Caps::default(),
     };
+    solve(&elements, Some(&input), &caps, args, talk, unfinished)
+}
+
+fn is_to_file(args: &args::Plan) -> bool {
+    let out = args.out.as_deref();
+    out.is_some_and(|path| path != Path::new("-"))
+}
+
+/// Solves for the goal, writes the plan and says what it gives. Without `input`, the ids
+/// must be in `elements`, and the plan is written only where it was asked for.
+pub(crate) fn solve(
+    elements: &RateTable,
+    input: Option<&Input>,
+    caps: &Caps,
+    args: &args::Plan,
+    talk: Talk,
+    unfinished: &Unfinished,
+) -> Outcome<()> {
+    let objective = objective(args)?;
     let candidates = elements.candidates();
     let floor = frequency(args.floor.unwrap_or(0.0), "--floor")?;
     let ask = Ask {
         candidates: &candidates,
-        caps: &caps,
+        caps,
         floor,
         order: args.order.into(),
         objective,
@@ -54,15 +80,21 @@ pub(crate) fn run(args: &args::Plan, talk: Talk, unfinished: &Unfinished) -> Out
     let plan = ask.plan(args)?;
     drop(solving);
     if args.curve {
-        let as_json = args.json && !to_file;
+        let as_json = args.json && !is_to_file(args);
         return curve(&ask, &plan, args, as_json, talk, unfinished);
     }
 
     let achieved = report(&plan, &candidates, ask.order);
     refuse_extremes(&plan, &achieved)?;
+    if input.is_none() && args.out.is_none() {
+        if !args.json {
+            print_budgets(&ask, &plan)?;
+        }
+        return summarize(&ask, &plan, &achieved, args, talk);
+    }
     write(
-        &input,
-        &elements,
+        input,
+        elements,
         &plan,
         ask.order,
         args.out.as_deref(),
@@ -161,7 +193,7 @@ fn frequency(per_day: f64, flag: &str) -> Outcome<Frequency> {
 
 /// Writes the plan, reading the ids once more if they were not kept.
 fn write(
-    input: &Input,
+    input: Option<&Input>,
     elements: &RateTable,
     plan: &Plan,
     order: Order,
@@ -178,7 +210,8 @@ fn write(
     let candidates = elements.candidates();
     let mut output = Output::new(out, &columns, unfinished)?;
     let changed = || {
-        Failure::failed(format!("cannot read {} again", input.name))
+        let name = input.map_or("the rates", |input| &input.name);
+        Failure::failed(format!("cannot read {name} again"))
             .cause("it changed while it was read")
             .hint("plan from a copy that nobody writes to")
     };
@@ -212,7 +245,7 @@ fn write(
             writing.advance(ids.len());
             write(ids)
         })?,
-        None => input.read(&[ID], &writing, |batch| {
+        None => input.ok_or_else(changed)?.read(&[ID], &writing, |batch| {
             write(batch.texts(0).ok_or_else(changed)?)
         })?,
     }
@@ -356,6 +389,30 @@ fn days(days: f64) -> String {
     } else {
         format!("{} minutes", significant(days * 1440.0))
     }
+}
+
+/// What other budgets would buy, for a person.
+fn print_budgets(ask: &Ask<'_>, plan: &Plan) -> Outcome<()> {
+    let mut columns = Columns::new(&[
+        ("budget/day", Side::Right),
+        ("predicted freshness", Side::Right),
+        ("predicted age", Side::Left),
+        ("uniform would give", Side::Right),
+    ]);
+    for factor in [0.25, 0.5, 1.0, 2.0, 4.0] {
+        let budget = plan.budget_per_day() * factor;
+        let best = ask.spend(PolicyName::Optimal, budget)?;
+        let best = report(&best, ask.candidates, ask.order);
+        let uniform = ask.spend(PolicyName::Uniform, budget)?;
+        let uniform = report(&uniform, ask.candidates, ask.order);
+        columns.push(vec![
+            significant(budget),
+            format!("{:.4}", best.freshness),
+            days(best.age.as_days()),
+            format!("{:.4}", uniform.freshness),
+        ]);
+    }
+    columns.print()
 }
 
 /// How far around the budget a curve goes, in steps of the square root of two.

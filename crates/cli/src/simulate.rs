@@ -40,9 +40,9 @@ pub(crate) fn run(args: &args::Simulate, talk: Talk) -> Outcome<()> {
         .map_err(|error| Failure::input("bad --budget").cause(error))?
         .with_caps(caps);
     let terms = Terms {
-        budget,
         max_interval: args.max_interval,
         window: args.window,
+        ..Terms::new(budget)
     };
     let broken_down = args.breakdown.map(|by| break_down(&world, by, &names));
     let setups = args

@@ -76,6 +76,11 @@ impl Progress {
     pub(crate) fn advance(&self, n: usize) {
         self.bar.inc(n as u64);
     }
+
+    /// Says a line above the bar.
+    pub(crate) fn say(&self, line: impl AsRef<str>) {
+        self.bar.suspend(|| say_always(line));
+    }
 }
 
 impl Drop for Progress {

@@ -1,5 +1,9 @@
 //! Rates, spans and ratios as people write them.
 
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use springtide_engine::settings::Burst;
 use springtide_policy::{Span, Window};
 
 use crate::args::Hints;
@@ -96,6 +100,62 @@ pub(crate) fn window(text: &str) -> Result<Window, String> {
     let text = text.trim().trim_end_matches("UTC");
     let (from, to) = text.split_once('-').ok_or(wanted)?;
     Window::from_hours(hour(from)?, hour(to)?).map_err(|error| error.to_string())
+}
+
+/// A whole number of polls in a span: `200/hour`, `10/s`.
+pub(crate) fn burst(text: &str) -> Result<Burst, String> {
+    let wanted = "a whole number per time is expected, such as 200/hour";
+    let (number, unit) = text.split_once('/').ok_or(wanted)?;
+    let n_polls: u32 = number.trim().parse().map_err(|_| wanted)?;
+    if n_polls == 0 {
+        return Err("it is at least 1".into());
+    }
+    // By what one per unit is, so that both know the same units.
+    let per_day = per_day(&format!("1/{}", unit.trim()))?;
+    let span = Span::days(1.0 / per_day).map_err(|error| error.to_string())?;
+    Ok(Burst { n_polls, span })
+}
+
+/// `10MB`, `500KiB`, `2 GB`, `4096`: bytes.
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let unit_at = text.find(|c: char| c.is_ascii_alphabetic());
+    let (number, unit) = text.split_at(unit_at.unwrap_or(text.len()));
+    let factor: u64 = match unit {
+        "" | "B" => 1,
+        "kB" | "KB" | "k" | "K" => 1_000,
+        "MB" | "M" => 1_000_000,
+        "GB" | "G" => 1_000_000_000,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        other => {
+            return Err(format!(
+                "unknown unit `{other}`; one of kB, MB, GB, KiB, MiB, GiB is expected"
+            ));
+        }
+    };
+    if number.trim().is_empty() {
+        return Err("a size is expected, such as 10MB or 500KiB".into());
+    }
+    let size = number_in(number)? * factor as f64;
+    // Beyond this a double no longer counts single bytes, and nobody means it.
+    const MOST: f64 = 1e15;
+    if (1.0..=MOST).contains(&size) {
+        Ok(size.round() as u64)
+    } else {
+        Err("a size lies between 1 byte and 1,000,000 GB".into())
+    }
+}
+
+/// Networks parted by commas, each `10.1.0.0/16` or one address.
+pub(crate) fn network(text: &str) -> Result<IpNet, String> {
+    let text = text.trim();
+    let network = text.parse::<IpNet>().map(|network| network.trunc());
+    let address = || text.parse::<IpAddr>().map(IpNet::from);
+    network
+        .or_else(|_| address())
+        .map_err(|_| format!("`{text}` is no address and no network, such as 10.1.0.0/16"))
 }
 
 /// Precision, recall and delay of hints: `70%,60%,1h`.
@@ -196,13 +256,48 @@ mod tests {
     }
 
     #[test]
+    fn sizes_count_in_thousands_or_in_powers_of_two() {
+        for (text, expected) in [
+            ("10MB", 10_000_000),
+            ("500KiB", 512_000),
+            ("1.5 kB", 1500),
+            ("4096", 4096),
+            ("1GiB", 1 << 30),
+        ] {
+            assert_eq!(bytes(text), Ok(expected), "{text}");
+        }
+        for text in ["", "MB", "0", "-1MB", "5 parsecs", "1e99GB", "nan"] {
+            assert!(bytes(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn bursts_are_whole_numbers_in_a_span() {
+        let burst = burst("200/hour").unwrap();
+        assert_eq!(burst.n_polls, 200);
+        assert!((burst.span.as_days() * 24.0 - 1.0).abs() < 1e-12);
+        for text in ["0/hour", "1.5/hour", "200", "200/", "-1/s", "1/month"] {
+            assert!(super::burst(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_a_network_of_one() {
+        assert_eq!(network("127.0.0.2").unwrap().to_string(), "127.0.0.2/32");
+        assert_eq!(network("10.1.2.3/16").unwrap().to_string(), "10.1.0.0/16");
+        assert_eq!(network("::1").unwrap().to_string(), "::1/128");
+        assert!(network("localhost").is_err() && network("10.0.0.0/33").is_err());
+    }
+
+    #[test]
     fn fuzz_units() {
         bolero::check!().with_type::<String>().for_each(|text| {
             assert!(
                 per_day(text).is_ok_and(|rate| rate.is_finite() && rate >= 0.0)
                     || per_day(text).is_err()
             );
-            let _ = (span(text), ratio(text));
+            let _ = (span(text), ratio(text), burst(text), bytes(text));
+            let _ = (window(text), network(text));
         });
     }
 

@@ -1,6 +1,88 @@
 //! Polls sources at the pace of a budget and keeps the copy: the only crate that
 //! touches the outside world.
+//!
+//! [`run`] is all there is to it: it takes a project's folder and its [`Settings`],
+//! polls what `springtide-policy` says when it says so, and keeps what it finds in
+//! `springtide-store`. It contains no formula and decides nothing but what follows
+//! from an answer: who may be asked (`fetch`, `hosts`), whether what came back is a
+//! change (`detect`), and which elements a source has (`source`).
+//!
+//! What goes wrong with a source is an observation, which is kept and shown. An
+//! [`Error`] means that the engine itself cannot go on.
 
+mod choose;
+pub mod clock;
+pub mod detect;
+mod event;
+mod fail_point;
 pub mod fetch;
+mod first_pass;
+mod hosts;
+mod inspect;
+mod keep;
 pub mod origin;
+mod poll;
+pub mod register;
+mod run;
 pub mod settings;
+pub mod source;
+
+pub use event::{Event, Polled};
+pub use fail_point::FAIL_POINTS;
+pub use inspect::{Inspection, RobotsFound, inspect};
+pub use run::{Until, What, run};
+pub use settings::Settings;
+
+/// Why the engine cannot go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] springtide_store::Error),
+    /// Nothing can be asked.
+    #[error(transparent)]
+    Client(#[from] fetch::Error),
+    /// The sources could not be brought in step with the settings.
+    #[error(transparent)]
+    Register(#[from] register::Error),
+    /// A selector is none.
+    #[error(transparent)]
+    Selector(#[from] detect::BadSelector),
+    /// A number in the settings makes no sense.
+    #[error(transparent)]
+    Policy(#[from] springtide_policy::Error),
+    /// Elements or groups are not numbered as they should be.
+    #[error("the numbers of elements or groups in the store do not follow on from each other")]
+    Numbering,
+}
+
+/// What has come of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ended {
+    /// Why it ended.
+    pub why: Why,
+    /// Polls that ended.
+    pub n_polls: u64,
+    /// Changes that they found.
+    pub n_changes: u64,
+    /// Polls that failed.
+    pub n_failed: u64,
+    /// Sources that fail themselves.
+    pub failed_sources: Vec<String>,
+}
+
+/// Why a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// It was told to.
+    Stopped,
+    /// Its time was up.
+    TimeUp,
+    /// It made as many polls as it was to make.
+    MaxPolls,
+    /// Nothing was left to do.
+    Done,
+    /// The budget does not allow what is left to do.
+    Budget,
+}

@@ -144,11 +144,7 @@ impl Driven {
                 (0.1 * (1.5 * normal).exp()) as f32
             })
             .collect();
-        let terms = Terms {
-            budget: Budget::per_day(0.1 * n as f64).expect("a budget"),
-            max_interval: None,
-            window: None,
-        };
+        let terms = Terms::new(Budget::per_day(0.1 * n as f64).expect("a budget"));
         let scheduler = Scheduler::new(
             Choice::Learned,
             terms,

@@ -1,6 +1,6 @@
 //! What may be spent: in total, and within each group.
 
-use crate::{Error, GroupId};
+use crate::{Error, GroupId, Time};
 
 /// Polls (or, where polls have costs, cost) allowed per time.
 #[derive(Debug, Clone, PartialEq)]
@@ -98,6 +98,21 @@ impl Window {
         }
     }
 
+    /// Whether polls may be made at a time, counted in days since some midnight.
+    pub fn contains(&self, time: Time) -> bool {
+        self.is_open(time.0)
+    }
+
+    /// When polls may next be made: then, or when it opens.
+    #[must_use]
+    pub fn opens_at(&self, time: Time) -> Time {
+        if !time.0.is_finite() || self.is_open(time.0) {
+            return time;
+        }
+        let since = (time.0 - self.opens).rem_euclid(1.0);
+        Time(time.0 + (1.0 - since))
+    }
+
     pub(crate) fn is_open(&self, now: f64) -> bool {
         (now - self.opens).rem_euclid(1.0) < self.length
     }
@@ -142,6 +157,8 @@ mod tests {
         ] {
             assert_eq!(window.is_open(3.0 + hour / 24.0), is_open, "{hour}");
         }
+        assert_eq!(window.opens_at(Time(3.1)), Time(3.1));
+        assert!((window.opens_at(Time(3.5)).0 - (3.0 + 22.0 / 24.0)).abs() < 1e-12);
         // A day of its clock is a day.
         let (now, later) = (10.95, 11.95);
         assert!((window.compress(later) - window.compress(now) - 1.0).abs() < 1e-12);

@@ -412,6 +412,23 @@ fn ratio_for_freshness(freshness: f64, order: Order) -> f64 {
     })
 }
 
+/// The expected age of a copy that has missed changes, the last of which was `since_last`
+/// before now, `elapsed` after its poll.
+///
+/// ```text
+/// A = t − (1 − e^(−λL))/λ,   L = t − since_last
+/// ```
+///
+/// The first change it missed is the last one, or one of those that a Poisson process
+/// has before it: the expected time until the first of them, or L, is
+/// ∫ e^(−λs) ds from 0 to L.
+pub fn expected_age_of_first_change(rate: Rate, elapsed: Span, since_last: Span) -> Span {
+    let (Rate(lambda), Span(t)) = (rate, elapsed);
+    let before = (t - since_last.0).max(0.0);
+    let first = exponential_integral(-lambda, before);
+    Span((t - first).max(0.0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -668,6 +685,16 @@ mod tests {
     }
 
     const ORDERS: [Order; 3] = [Order::Fixed, Order::Random, Order::PurelyRandom];
+
+    #[test]
+    fn the_first_missed_change_is_the_last_one_or_before_it() {
+        let age = |rate, since| expected_age_of_first_change(Rate(rate), Span(10.0), Span(since)).0;
+        // A slow element has missed one change; a fast one has missed many, the first
+        // soon after its poll.
+        assert!((age(1e-9, 3.0) - 3.0).abs() < 1e-6);
+        assert!((age(1e3, 3.0) - (10.0 - 1e-3)).abs() < 1e-9);
+        assert!((age(0.5, 4.0) - (10.0 - (1.0 - (-3.0_f64).exp()) / 0.5)).abs() < 1e-12);
+    }
 
     #[test]
     fn table_2_keeps_its_digits_everywhere() {

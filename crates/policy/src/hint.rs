@@ -45,6 +45,23 @@ impl Hearsay {
         expected_fresh: 0.0,
     };
 
+    /// The numbers that it is remembered by.
+    pub(crate) const N: usize = 4;
+
+    pub(crate) fn numbers(&self) -> [f64; Self::N] {
+        [self.found, self.expected, self.fresh, self.expected_fresh]
+    }
+
+    pub(crate) fn from_numbers(numbers: [f64; Self::N]) -> Self {
+        let [found, expected, fresh, expected_fresh] = numbers.map(|number| number.max(0.0));
+        Self {
+            found,
+            expected,
+            fresh,
+            expected_fresh,
+        }
+    }
+
     /// The share of changes that come without a hint, 1 − ρ.
     fn silent(&self) -> f64 {
         ((self.found + DOUBT) / (self.expected + DOUBT)).clamp(LEAST, 1.0)

@@ -158,10 +158,10 @@ impl PollValue {
     }
 }
 
-/// What a poll is worth for freshness and age together, to a scheduler.
+/// What a poll is worth for freshness, age and content together, to a scheduler.
 ///
 /// ```text
-/// U(t) = f·U_freshness(t) + a·U_age(t)
+/// U(t) = f·U_freshness(t) + a·U_age(t) + c·E[λ]·t³/3
 /// ```
 ///
 /// The value for freshness levels off once enough is known of an element that
@@ -173,6 +173,8 @@ pub(crate) struct Blend {
     pub(crate) freshness: f64,
     /// What a day less of age is worth, per day.
     pub(crate) age: f64,
+    /// What one less of content staleness, λt²/2, is worth.
+    pub(crate) content: f64,
 }
 
 /// What a poll is worth at some time, how fast that rises, and how likely the copy
@@ -184,7 +186,7 @@ pub(crate) struct Worth {
     pub(crate) stale: f64,
 }
 
-/// The value of a poll for both, of an element whose rate is known as a gamma
+/// The value of a poll for all three, of an element whose rate is known as a gamma
 /// distribution with shape a and inverse scale b.
 ///
 /// ```text
@@ -199,6 +201,7 @@ pub(crate) fn blended_value(belief: Gamma, blend: Blend, t: f64) -> Worth {
     let Gamma { shape: a, per: b } = belief;
     let y = t / b;
     let small = (a + 1.0) * y;
+    let content = blend.content * a * y * t;
     if small < 0.03 {
         // Both closed forms cancel here; so far as four terms of their series go.
         let second = small * (a + 2.0) * y;
@@ -208,8 +211,8 @@ pub(crate) fn blended_value(belief: Gamma, blend: Blend, t: f64) -> Worth {
         let freshness = a * t * y * (1.0 / 2.0 - small / 3.0 + second / 8.0 - third / 30.0);
         let age = a * t * t * y * (1.0 / 3.0 - small / 8.0 + second / 30.0 - third / 144.0);
         return Worth {
-            value: blend.freshness * freshness + blend.age * age,
-            slope: blend.freshness * density + blend.age * t * stale,
+            value: blend.freshness * freshness + blend.age * age + content * t / 3.0,
+            slope: blend.freshness * density + blend.age * t * stale + content,
             stale,
         };
     }
@@ -230,8 +233,8 @@ pub(crate) fn blended_value(belief: Gamma, blend: Blend, t: f64) -> Worth {
     let density = t * a * fresh / (b * grown);
     let age = t * t / 2.0 - b * b * (second - first);
     Worth {
-        value: blend.freshness * freshness + blend.age * age,
-        slope: blend.freshness * density + blend.age * t * (1.0 - fresh),
+        value: blend.freshness * freshness + blend.age * age + content * t / 3.0,
+        slope: blend.freshness * density + blend.age * t * (1.0 - fresh) + content,
         stale: 1.0 - fresh,
     }
 }
@@ -245,7 +248,7 @@ pub(crate) fn blended_value_reaches(belief: Gamma, blend: Blend, wanted: f64, lo
     let early = if blend.freshness > 0.0 {
         (2.0 * wanted * per / (shape * blend.freshness)).sqrt()
     } else {
-        (3.0 * wanted * per / (shape * blend.age)).cbrt()
+        (3.0 * wanted * per / (shape * (blend.age + blend.content))).cbrt()
     };
     let later = early + (early * early * (shape + 1.0) / (3.0 * per)).min(early);
     let mut t = later.clamp(longest * 1e-12, longest);
@@ -913,9 +916,11 @@ mod tests {
                 let blend = Blend {
                     freshness: 2.0,
                     age: 3.0,
+                    content: 0.5,
                 };
                 let Worth { value, slope, .. } = blended_value(belief, blend, t);
-                let expected = 2.0 * freshness + 3.0 * age;
+                let content = shape / per * t * t * t / 3.0;
+                let expected = 2.0 * freshness + 3.0 * age + 0.5 * content;
                 assert!(
                     (value / expected - 1.0).abs() < 1e-6,
                     "{shape} {per} {t}: {value} {expected}"
@@ -932,6 +937,7 @@ mod tests {
         let blend = Blend {
             freshness: 1.0,
             age: 0.001,
+            content: 0.0,
         };
         for (shape, per) in [(0.3, 20.0), (1.0, 1.0), (50.0, 5.0)] {
             let belief = Gamma::new(shape, per).unwrap();

@@ -451,11 +451,7 @@ fn site(world: &World, index: usize) -> usize {
 fn setup(choice: Choice, budget: f64, warmup: f64) -> Outcome<Setup> {
     Ok(Setup {
         choice,
-        terms: Terms {
-            budget: Budget::per_day(budget)?,
-            max_interval: None,
-            window: None,
-        },
+        terms: Terms::new(Budget::per_day(budget)?),
         warmup,
         seed: SEED,
         last_modified: 0.0,

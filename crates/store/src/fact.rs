@@ -183,6 +183,33 @@ pub struct Kept {
     pub history: History,
 }
 
+impl Kept {
+    /// An element of which nothing else is known.
+    pub fn new(element: Element) -> Self {
+        Self {
+            element,
+            state: State::New,
+            failure: None,
+            n_failures: 0,
+            is_unlisted: false,
+            copy: None,
+            history: History::default(),
+        }
+    }
+
+    /// What of it is kept in few bytes.
+    pub fn brief(&self) -> Brief {
+        Brief {
+            source: self.element.source,
+            group: self.element.group,
+            weight: self.element.weight,
+            role: self.element.role,
+            state: self.state,
+            history: self.history,
+        }
+    }
+}
+
 /// Our version of an element.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Copy {
@@ -272,6 +299,27 @@ pub struct Poll {
     pub is_counted: bool,
     /// For how long the copy had been stale, if that is known.
     pub age_ms: Option<i64>,
+}
+
+impl Poll {
+    /// What it says of freshness, if it is an audit that says anything: one that
+    /// was answered, of an element with a copy.
+    pub fn audit(&self) -> Option<Audit> {
+        if self.purpose != Purpose::Audit {
+            return None;
+        }
+        let is_fresh = match self.outcome {
+            PollOutcome::Unchanged => true,
+            PollOutcome::Changed | PollOutcome::Gone => false,
+            PollOutcome::First | PollOutcome::Failed | PollOutcome::Blocked => return None,
+        };
+        Some(Audit {
+            at: self.at,
+            source: self.source,
+            is_fresh,
+            age_ms: if is_fresh { Some(0) } else { self.age_ms },
+        })
+    }
 }
 
 /// What a poll showed.

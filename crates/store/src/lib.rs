@@ -13,9 +13,15 @@
 
 mod body;
 mod fact;
+mod memory;
+mod problem;
+mod sqlite;
 
-pub use body::BodyId;
+pub use body::{Bodies, BodyId, Freed, ParseBodyIdError};
 pub use fact::*;
+pub use memory::Memory;
+pub use problem::Problem;
+pub use sqlite::Sqlite;
 
 /// Why facts could not be kept or read.
 #[derive(Debug, thiserror::Error)]
@@ -46,12 +52,30 @@ pub enum Error {
         /// The latest that is known.
         known: u32,
     },
+    /// It was written by an earlier version, and can only be brought up to date by
+    /// one who writes.
+    #[error("the store is of version {found} and has to be brought up to version {known}")]
+    TooOld {
+        /// Its version.
+        found: u32,
+        /// The version that is needed.
+        known: u32,
+    },
     /// There is none.
     #[error("there is no store at {0}")]
     Missing(std::path::PathBuf),
     /// A row or a body is not as it was written.
     #[error("the store is damaged: {0}")]
     Damaged(String),
+}
+
+impl Error {
+    fn file(path: &std::path::Path, source: std::io::Error) -> Self {
+        Self::File {
+            path: path.to_owned(),
+            source,
+        }
+    }
 }
 
 /// Where facts are kept.
@@ -83,6 +107,18 @@ pub trait Store: Send {
     fn element(&self, id: ElementId) -> Result<Option<Kept>, Error>;
     /// An element of a source, by its locator.
     fn find(&self, source: SourceId, locator: &str) -> Result<Option<Kept>, Error>;
+    /// The numbers of elements of a source, by their locators: for those who have
+    /// many to ask for and need to know little.
+    fn find_ids(
+        &self,
+        source: SourceId,
+        locators: &[&str],
+    ) -> Result<Vec<Option<ElementId>>, Error> {
+        let find = |locator: &&str| self.find(source, locator);
+        let ids = locators.iter().map(find);
+        ids.map(|kept| Ok(kept?.map(|kept| kept.element.id)))
+            .collect()
+    }
     /// All elements with this locator, whichever source they are of.
     fn find_all(&self, locator: &str) -> Result<Vec<Kept>, Error>;
     /// Elements in the order of their numbers: at most `limit` with numbers from

@@ -10,7 +10,7 @@ mod output;
 mod parquet;
 
 pub(crate) use input::Input;
-pub(crate) use output::{Cells, Holds, Output, Unfinished, unwritable, write_whole};
+pub(crate) use output::{Cells, Holds, Output, Unfinished, WholeFile, unwritable, write_whole};
 
 use crate::failure::{Failure, Outcome};
 
@@ -216,9 +216,13 @@ fn find_columns(source: &str, wanted: &[Column], names: &[String]) -> Outcome<Ve
 
 /// A text that fits into a message, and does nothing to a terminal.
 pub(crate) fn shorten(text: &str) -> String {
-    const MOST: usize = 60;
-    let mut short: String = text.chars().take(MOST).flat_map(visible).collect();
-    if text.chars().nth(MOST).is_some() {
+    shorten_to(text, 60)
+}
+
+/// The same with another length.
+pub(crate) fn shorten_to(text: &str, most: usize) -> String {
+    let mut short: String = text.chars().take(most).flat_map(visible).collect();
+    if text.chars().nth(most).is_some() {
         short.push('…');
     }
     short

@@ -229,6 +229,54 @@ pub(crate) fn write_whole(path: &Path, text: &str, unfinished: &Unfinished) -> O
     Ok(())
 }
 
+/// Lines of JSON in a file that appears when it is whole, or on standard output.
+pub(crate) struct WholeFile {
+    name: String,
+    target: BufWriter<Box<dyn Write + Send>>,
+    destination: Option<(TempPath, PathBuf)>,
+    unfinished: Unfinished,
+}
+
+impl WholeFile {
+    /// At a path; `-` or nothing is standard output.
+    pub(crate) fn new(path: Option<&Path>, unfinished: &Unfinished) -> Outcome<Self> {
+        let path = path.filter(|path| *path != Path::new("-"));
+        let name = match path {
+            Some(path) => path.display().to_string(),
+            None => "standard output".to_owned(),
+        };
+        let (target, destination) =
+            open(path, unfinished).map_err(|error| unwritable(&name, &error))?;
+        Ok(Self {
+            name,
+            target: BufWriter::with_capacity(1 << 16, target),
+            destination,
+            unfinished: Arc::clone(unfinished),
+        })
+    }
+
+    pub(crate) fn line(&mut self, line: &impl serde::Serialize) -> Outcome<()> {
+        serde_json::to_writer(&mut self.target, line)
+            .map_err(io::Error::from)
+            .and_then(|()| self.target.write_all(b"\n"))
+            .map_err(|error| unwritable(&self.name, &error))
+    }
+
+    /// Writes what is left and lets the file appear.
+    pub(crate) fn finish(mut self) -> Outcome<()> {
+        let flushed = self.target.flush();
+        flushed.map_err(|error| unwritable(&self.name, &error))?;
+        if let Some((temporary, path)) = self.destination {
+            let appeared = temporary.persist(path);
+            appeared.map_err(|error| unwritable(&self.name, &error.error))?;
+        }
+        if let Ok(mut unfinished) = self.unfinished.lock() {
+            *unfinished = None;
+        }
+        Ok(())
+    }
+}
+
 /// Output that cannot be written is a failure, not bad input.
 pub(crate) fn unwritable(name: &str, error: &(dyn std::error::Error + 'static)) -> Failure {
     let failure = Failure::failed(format!("cannot write {name}")).cause(error);

@@ -6,3 +6,4 @@ mod hostile;
 mod http;
 mod origin;
 mod robots;
+mod run;

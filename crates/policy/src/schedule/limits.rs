@@ -86,6 +86,13 @@ impl Limits {
         false
     }
 
+    /// Lets go of an element that is gone, if it is held.
+    pub(super) fn release(&mut self, id: ElementId, group: Option<GroupId>) {
+        if let Some(limit) = group.and_then(|group| self.limits.get_mut(&group)) {
+            limit.held.retain(|Reverse((_, index))| *index != id.0);
+        }
+    }
+
     /// Notes a poll of this cost in this (outermost) group.
     pub(super) fn spend(&mut self, group: Option<GroupId>, cost: f64, now: f64) {
         if let Some(limit) = group.and_then(|group| self.limits.get_mut(&group)) {
@@ -95,6 +102,20 @@ impl Limits {
 
     /// When the earliest due was due, of those held whose group is free.
     pub(super) fn first(&mut self, now: f64) -> Option<f64> {
+        // Whoever was released may have been the last of its group, or its first.
+        while let Some(&Reverse((due, group))) = self.ready.peek() {
+            match self.limits[&group].held.peek() {
+                Some(Reverse((first, _))) if *first == due => break,
+                Some(Reverse((first, _))) => {
+                    let first = *first;
+                    self.ready.pop();
+                    self.ready.push(Reverse((first, group)));
+                }
+                None => {
+                    self.ready.pop();
+                }
+            }
+        }
         while let Some(&Reverse((free_at, group))) = self.waiting.peek()
             && free_at.0 <= now
         {

@@ -14,11 +14,15 @@
 //! - *in use*: the rules of schedulers that people run today, earliest due first;
 //! - *sampled*: the batches of the sampling paper, at the end of every cycle.
 
+mod doors;
 mod due;
 mod learned;
 mod limits;
+mod memory;
+mod pace;
 mod paced;
 mod planned;
+mod politeness;
 
 use std::sync::Arc;
 
@@ -28,12 +32,17 @@ use crate::in_use::InUse;
 use crate::plan::{Rule, RulePolicy};
 use crate::sample::{self, Sampler, Sampling};
 use crate::{
-    Budget, Element, ElementId, Elements, Frequency, Groups, Order, Outcome, Present, Rate, Span,
-    Time, Window,
+    Budget, Element, ElementId, Elements, Frequency, Gamma, GroupId, Groups, Objective, Order,
+    Outcome, Present, Rate, Span, Time, Window,
 };
+use doors::Doors;
 use learned::Learned;
+pub use memory::{ElementMemory, Reason, Recollection};
+use memory::{Remembered, numbers_from_bytes, numbers_to_bytes};
+pub use pace::{Burst, Pace};
 use paced::{Habits, Paced, Queue};
 use planned::Planned;
+pub use politeness::{Limit, Verdict, retry_in};
 
 /// How polls are chosen.
 #[derive(Debug, Clone)]
@@ -67,10 +76,37 @@ impl Choice {
 pub struct Terms {
     /// How much may be polled, in total and per (outermost) group.
     pub budget: Budget,
+    /// What a learned policy is to keep high, or low; others have it in their rule.
+    pub objective: Objective,
     /// No element waits longer, where the budget allows it.
     pub max_interval: Option<Span>,
     /// The hours of the day in which polls may be made; all if `None`.
     pub window: Option<Window>,
+    /// Who keeps to the pace of the budget.
+    pub pacing: Pacing,
+}
+
+impl Terms {
+    /// A budget, for freshness, at any hour, and nothing more.
+    pub fn new(budget: Budget) -> Self {
+        Self {
+            budget,
+            objective: Objective::Freshness,
+            max_interval: None,
+            window: None,
+            pacing: Pacing::Scheduler,
+        }
+    }
+}
+
+/// Who keeps to the pace of the budget, and to its window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pacing {
+    /// The scheduler has a poll when the budget allows one.
+    Scheduler,
+    /// The driver asks when it may poll, as its [`Pace`] says; the scheduler has one
+    /// ready.
+    Driver,
 }
 
 /// Says when to poll what.
@@ -79,6 +115,22 @@ pub struct Scheduler {
     groups: Groups,
     window: Option<Window>,
     mode: Mode,
+    doors: Doors,
+    /// What is learned beside a policy that does not learn, where a driver has asked
+    /// for rates nobody knows.
+    beside: Option<Box<Beside>>,
+}
+
+/// What is learned beside a policy that does not learn.
+#[derive(Debug)]
+struct Beside {
+    learned: Learned,
+    elements: Elements,
+    /// What the policy was, to begin with, and who was polled when: until all are
+    /// back that were there before.
+    choice: Choice,
+    terms: Terms,
+    recalled: Vec<(ElementId, Time, f32)>,
 }
 
 #[derive(Debug)]
@@ -116,57 +168,34 @@ impl Scheduler {
         rng: &mut dyn Rng,
     ) -> Self {
         let window = terms.window;
-        let mode = match choice {
-            Choice::Planned { rule, order, rates } => {
-                let policy = match terms.max_interval {
-                    Some(longest) => RulePolicy::new(rule).with_floor(Frequency(1.0 / longest.0)),
-                    None => RulePolicy::new(rule),
-                };
-                let planned = Planned::new(
-                    (policy, order),
-                    rates,
-                    present,
-                    terms.budget,
-                    &groups,
-                    (plan_time(window, now), rng),
-                );
-                Mode::Planned(Box::new(planned))
-            }
-            Choice::Learned => {
-                let learned = Learned::new(&terms, &groups, present, now);
-                let paced = Paced::new(Queue::Learned(learned), &terms, present, now);
-                Mode::Paced(Box::new(paced))
-            }
-            Choice::InUse(rule) => {
-                let habits = Habits::new(rule, &terms, present, now);
-                let paced = Paced::new(Queue::InUse(habits), &terms, present, now);
-                Mode::Paced(Box::new(paced))
-            }
-            Choice::Sampled(sampling, settings) => {
-                let cycle = settings.cycle().0;
-                let mut sampler = Sampler::new(sampling, settings, &groups);
-                for (id, element) in present.iter() {
-                    sampler.add(id, &element, now);
-                }
-                Mode::Sampled(Box::new(Sampled {
-                    sampler,
-                    started_at: now,
-                    cycle,
-                    per_cycle: (terms.budget.as_per_day() * cycle).round(),
-                    spent: 0.0,
-                    elements: present.to_elements(),
-                    n_here: present.len(),
-                    total_cost: present.iter().map(|(_, element)| element.cost.0).sum(),
-                    n_batches: 0,
-                    is_open: false,
-                }))
-            }
-        };
+        let learns = matches!(choice, Choice::Learned);
+        let beside = (terms.pacing == Pacing::Driver && !learns).then(|| {
+            Box::new(Beside {
+                learned: Learned::new(&terms, &groups, present, now),
+                elements: present.to_elements(),
+                choice: choice.clone(),
+                terms: terms.clone(),
+                recalled: Vec::new(),
+            })
+        });
+        let mode = Mode::new(choice, &terms, &groups, present, (now, rng));
         Self {
             groups,
             window,
             mode,
+            doors: Doors::default(),
+            beside,
         }
+    }
+
+    /// A new group inside another, or outermost.
+    pub fn add_group(&mut self, parent: Option<GroupId>) -> GroupId {
+        self.groups.add(parent)
+    }
+
+    /// The groups there are.
+    pub fn groups(&self) -> &Groups {
+        &self.groups
     }
 
     /// An element appears; its copy is in sync.
@@ -179,15 +208,26 @@ impl Scheduler {
             Mode::Paced(paced) => paced.add(id, element, &self.groups, now),
             Mode::Sampled(sampled) => sampled.add(id, element, now),
         }
+        if let Some(beside) = &mut self.beside {
+            beside.elements.set(id, element);
+            beside.learned.add(id, element, &self.groups, now);
+        }
     }
 
     /// An element is gone.
     pub fn remove(&mut self, id: ElementId, now: Time) {
+        if let Some(group) = self.outermost(id) {
+            self.doors.release(id, group);
+        }
+        if let Some(beside) = &mut self.beside {
+            let cost = beside.elements.get(id).cost.0;
+            beside.learned.remove(id, cost);
+        }
         match &mut self.mode {
             Mode::Planned(planned) => {
                 planned.remove(id, &self.groups, plan_time(self.window, now));
             }
-            Mode::Paced(paced) => paced.remove(id),
+            Mode::Paced(paced) => paced.remove(id, &self.groups),
             Mode::Sampled(sampled) => sampled.remove(id),
         }
     }
@@ -196,21 +236,87 @@ impl Scheduler {
     /// it is due. [`Time::NEVER`] if nothing is to be polled.
     pub fn wake_at(&mut self) -> Time {
         let wake_at = match &mut self.mode {
-            Mode::Planned(planned) => planned.wake_at(),
-            Mode::Paced(paced) => return paced.wake_at(),
-            Mode::Sampled(sampled) => plan_time(self.window, sampled.wake_at()),
+            Mode::Planned(planned) => real_time(self.window, planned.wake_at()),
+            Mode::Paced(paced) => paced.wake_at(),
+            Mode::Sampled(sampled) => {
+                real_time(self.window, plan_time(self.window, sampled.wake_at()))
+            }
         };
-        real_time(self.window, wake_at)
+        Time(wake_at.0.min(self.doors.opens_at()))
     }
 
     /// The element to poll now, if there is one.
     ///
     /// It is not given again before its poll was [observed](Self::observe).
     pub fn next_poll(&mut self, now: Time, rng: &mut dyn Rng) -> Option<ElementId> {
+        if let Some(id) = self.doors.pop(now.0) {
+            return Some(id);
+        }
+        for _ in 0..MOST_AT_DOORS {
+            let id = match &mut self.mode {
+                Mode::Planned(planned) => planned.next_poll(plan_time(self.window, now), rng),
+                Mode::Paced(paced) => paced.next_poll(&self.groups, now),
+                Mode::Sampled(sampled) => sampled.next_poll(now, rng),
+            }?;
+            match self.outermost(id) {
+                Some(group) if self.doors.is_closed(group, now.0) => self.doors.wait(id, group),
+                _ => return Some(id),
+            }
+        }
+        None
+    }
+
+    /// Whether an element that may be polled is due by a time. A scheduler may have a
+    /// poll to make before anyone is due, for a budget is there to be spent.
+    pub fn is_due(&mut self, by: Time) -> bool {
+        let due = match &mut self.mode {
+            Mode::Planned(planned) => real_time(self.window, planned.wake_at()),
+            Mode::Paced(paced) => paced.first_due(),
+            Mode::Sampled(sampled) => sampled.wake_at(),
+        };
+        due <= by || self.doors.opens_at() <= by.0
+    }
+
+    /// Gives out an element whose turn it is not: because someone asked for it, or
+    /// to draw it at random. Says whether it could be; one that is being polled, or
+    /// is gone, cannot.
+    pub fn take(&mut self, id: ElementId, now: Time) -> bool {
+        if let Some(group) = self.outermost(id)
+            && self.doors.release(id, group)
+        {
+            return true;
+        }
         match &mut self.mode {
-            Mode::Planned(planned) => planned.next_poll(plan_time(self.window, now), rng),
-            Mode::Paced(paced) => paced.next_poll(&self.groups, now),
-            Mode::Sampled(sampled) => sampled.next_poll(now, rng),
+            Mode::Planned(planned) => planned.take(id, plan_time(self.window, now)),
+            Mode::Paced(paced) => paced.take(id, &self.groups),
+            // A batch may ask for it all the same.
+            Mode::Sampled(sampled) => id.index() < sampled.elements.len(),
+        }
+    }
+
+    /// A poll came to nothing: nothing is learned, and the element is due again at
+    /// this time.
+    pub fn put_back(&mut self, id: ElementId, due: Time, now: Time) {
+        match &mut self.mode {
+            Mode::Planned(planned) => planned.put_back(id, plan_time(self.window, due)),
+            Mode::Paced(paced) => paced.put_back(id, due, now),
+            Mode::Sampled(_) => {}
+        }
+        if let Some(beside) = &mut self.beside {
+            beside.learned.put_back(id, due, now);
+        }
+    }
+
+    /// Nothing in an outermost group is polled before then. A later word replaces an
+    /// earlier one.
+    pub fn close(&mut self, group: GroupId, until: Time) {
+        match &mut self.mode {
+            Mode::Paced(paced) if paced.learned().is_some() => {
+                if let Some(learned) = paced.learned_mut() {
+                    learned.close(group, until);
+                }
+            }
+            _ => self.doors.close(group, until.0),
         }
     }
 
@@ -224,6 +330,177 @@ impl Scheduler {
                 sampled.sampler.observe(id, changed, now);
             }
         }
+        if let Some(beside) = &mut self.beside {
+            beside.learned.observe(id, &beside.elements, outcome, now);
+            if let Mode::Planned(planned) = &mut self.mode
+                && let Some(belief) = beside.learned.belief(id, now)
+            {
+                let now = plan_time(self.window, now);
+                planned.set_rate(id, Rate(belief.mean()), &self.groups, now);
+            }
+        }
+    }
+
+    /// What is believed of an element's rate, if anything is learned.
+    pub fn belief(&self, id: ElementId, now: Time) -> Option<Gamma> {
+        self.learned()?.belief(id, now)
+    }
+
+    /// What is to be remembered of an element, after a poll of it.
+    pub fn remember(&self, id: ElementId) -> Option<ElementMemory> {
+        let mut remembered = self.learned()?.remember(id)?;
+        if let Some(beside) = &self.beside {
+            // The policy says when, the other only how often it changes.
+            let polled_at = beside.learned.polled_at(id)?;
+            let due = self.due_at(id).unwrap_or(Time::NEVER);
+            remembered = Remembered {
+                is_look: false,
+                is_sample: false,
+                due_in: (due.0 - polled_at) as f32,
+                ..remembered
+            };
+        }
+        Some(remembered.to_bytes())
+    }
+
+    /// What is to be remembered of a group, after a poll in it, if anything.
+    pub fn remember_group(&self, group: GroupId) -> Option<Vec<u8>> {
+        self.learned()?.remember_group(group)
+    }
+
+    /// What is to be remembered of all together, after any poll.
+    pub fn remember_all(&self) -> Vec<u8> {
+        let mut bytes = self.learned().map_or_else(Vec::new, Learned::remember_all);
+        if let Mode::Sampled(sampled) = &self.mode {
+            bytes.truncate(Learned::REMEMBERED);
+            bytes.extend(numbers_to_bytes(&[
+                sampled.started_at.0,
+                sampled.n_batches as f64,
+            ]));
+        }
+        bytes
+    }
+
+    /// Takes in what was remembered of all together, before anything else is taken
+    /// in, by a scheduler without elements.
+    pub fn recall_all(&mut self, bytes: &[u8]) {
+        let (all, batches) = bytes.split_at(bytes.len().min(Learned::REMEMBERED));
+        if let Some(learned) = self.learned_mut() {
+            learned.recall_all(all);
+        }
+        if let Mode::Sampled(sampled) = &mut self.mode
+            && let Some([started_at, n_batches]) = numbers_from_bytes(batches)
+        {
+            (sampled.started_at, sampled.n_batches) = (Time(started_at), n_batches as u64);
+        }
+    }
+
+    /// Takes in what was remembered of a group; groups around it come before.
+    pub fn recall_group(&mut self, group: GroupId, bytes: &[u8]) {
+        let groups = std::mem::take(&mut self.groups);
+        if let Some(learned) = self.learned_mut() {
+            learned.recall_group(&groups, group, bytes);
+        }
+        self.groups = groups;
+    }
+
+    /// Makes room for so many elements.
+    pub fn reserve(&mut self, n: usize) {
+        if let Some(learned) = self.learned_mut() {
+            learned.reserve(n);
+        }
+    }
+
+    /// Takes in an element that was polled before. Once all are in, they are
+    /// [put in order](Self::recalled).
+    pub fn recall(
+        &mut self,
+        id: ElementId,
+        element: Element,
+        polled_at: Time,
+        memory: &ElementMemory,
+    ) {
+        let remembered = Remembered::from_bytes(memory);
+        match (&mut self.mode, &mut self.beside) {
+            (Mode::Paced(paced), None) => {
+                paced.recall(id, element, &self.groups, polled_at, remembered);
+            }
+            (_, Some(beside)) => {
+                beside.elements.set(id, element);
+                let groups = &self.groups;
+                beside
+                    .learned
+                    .recall(id, element, groups, polled_at, remembered);
+                let due_in = remembered.map_or(0.0, |remembered| remembered.due_in);
+                beside.recalled.push((id, polled_at, due_in));
+            }
+            (_, None) => {}
+        }
+    }
+
+    /// Everyone who was there before is in again.
+    pub fn recalled(&mut self, now: Time, rng: &mut dyn Rng) {
+        if let Some(learned) = self.learned_mut() {
+            learned.recalled(now);
+        }
+        let Some(beside) = &mut self.beside else {
+            return;
+        };
+        let recalled = std::mem::take(&mut beside.recalled);
+        let ids: Vec<ElementId> = recalled.iter().map(|&(id, ..)| id).collect();
+        let present = Present::some(&beside.elements, &ids);
+        let mut choice = beside.choice.clone();
+        if let Choice::Planned { rates, .. } = &mut choice {
+            let rate = |index| {
+                let belief = beside.learned.belief(ElementId(index), now);
+                Rate(belief.map_or(1.0, Gamma::mean))
+            };
+            *rates = (0..beside.elements.len() as u32).map(rate).collect();
+        }
+        let batches = match &self.mode {
+            Mode::Sampled(sampled) => Some((sampled.started_at, sampled.n_batches)),
+            _ => None,
+        };
+        self.mode = Mode::new(choice, &beside.terms, &self.groups, present, (now, rng));
+        match &mut self.mode {
+            Mode::Planned(planned) => {
+                for &(id, polled_at, _) in &recalled {
+                    planned.recall(id, polled_at, plan_time(self.window, now));
+                }
+            }
+            Mode::Paced(paced) => {
+                for &(id, polled_at, due_in) in &recalled {
+                    paced.put_back(id, Time(polled_at.0 + f64::from(due_in)), now);
+                }
+            }
+            Mode::Sampled(sampled) => {
+                if let Some((started_at, n_batches)) = batches {
+                    (sampled.started_at, sampled.n_batches) = (started_at, n_batches);
+                }
+            }
+        }
+    }
+
+    fn learned(&self) -> Option<&Learned> {
+        match (&self.beside, &self.mode) {
+            (Some(beside), _) => Some(&beside.learned),
+            (None, Mode::Paced(paced)) => paced.learned(),
+            _ => None,
+        }
+    }
+
+    fn learned_mut(&mut self) -> Option<&mut Learned> {
+        match (&mut self.beside, &mut self.mode) {
+            (Some(beside), _) => Some(&mut beside.learned),
+            (None, Mode::Paced(paced)) => paced.learned_mut(),
+            _ => None,
+        }
+    }
+
+    /// The outermost group of an element, if doors may be closed to it.
+    fn outermost(&self, id: ElementId) -> Option<GroupId> {
+        let group = self.beside.as_ref()?.elements.get(id).group?;
+        Some(self.groups.outermost(group))
     }
 
     /// A listing, or whoever else may know, says that an element has changed.
@@ -264,6 +541,63 @@ impl Scheduler {
             Mode::Planned(planned) => planned.due_at(id).map(|due| real_time(self.window, due)),
             Mode::Paced(paced) => paced.due_at(id),
             Mode::Sampled(_) => None,
+        }
+    }
+}
+
+impl Mode {
+    fn new(
+        choice: Choice,
+        terms: &Terms,
+        groups: &Groups,
+        present: Present<'_>,
+        (now, rng): (Time, &mut dyn Rng),
+    ) -> Self {
+        match choice {
+            Choice::Planned { rule, order, rates } => {
+                let policy = match terms.max_interval {
+                    Some(longest) => RulePolicy::new(rule).with_floor(Frequency(1.0 / longest.0)),
+                    None => RulePolicy::new(rule),
+                };
+                let planned = Planned::new(
+                    (policy, order),
+                    rates,
+                    present,
+                    terms.budget.clone(),
+                    groups,
+                    (plan_time(terms.window, now), rng),
+                );
+                Self::Planned(Box::new(planned))
+            }
+            Choice::Learned => {
+                let learned = Learned::new(terms, groups, present, now);
+                let paced = Paced::new(Queue::Learned(Box::new(learned)), terms, present, now);
+                Self::Paced(Box::new(paced))
+            }
+            Choice::InUse(rule) => {
+                let habits = Habits::new(rule, terms, present, now);
+                let paced = Paced::new(Queue::InUse(habits), terms, present, now);
+                Self::Paced(Box::new(paced))
+            }
+            Choice::Sampled(sampling, settings) => {
+                let cycle = settings.cycle().0;
+                let mut sampler = Sampler::new(sampling, settings, groups);
+                for (id, element) in present.iter() {
+                    sampler.add(id, &element, now);
+                }
+                Self::Sampled(Box::new(Sampled {
+                    sampler,
+                    started_at: now,
+                    cycle,
+                    per_cycle: (terms.budget.as_per_day() * cycle).round(),
+                    spent: 0.0,
+                    elements: present.to_elements(),
+                    n_here: present.len(),
+                    total_cost: present.iter().map(|(_, element)| element.cost.0).sum(),
+                    n_batches: 0,
+                    is_open: false,
+                }))
+            }
         }
     }
 }
@@ -318,6 +652,9 @@ impl Sampled {
         next
     }
 }
+
+/// So many are sent to wait at closed doors before the driver is asked to come again.
+const MOST_AT_DOORS: usize = 1000;
 
 /// What going to a window's clock and back may lose, in days: so much later than
 /// asked is in time.
@@ -405,11 +742,7 @@ mod tests {
 
     fn scheduler(choice: Choice, per_day: f64, n: u32) -> Scheduler {
         let elements: Elements = (0..n).map(|_| Element::default()).collect();
-        let terms = Terms {
-            budget: Budget::per_day(per_day).unwrap(),
-            max_interval: None,
-            window: None,
-        };
+        let terms = Terms::new(Budget::per_day(per_day).unwrap());
         let mut rng = Pcg64::seed_from_u64(1);
         let groups = Groups::new();
         Scheduler::new(
@@ -477,5 +810,206 @@ mod tests {
             script(&mut batches, 15.0, |_, _| false),
             "5.0:0 5.0:1 10.0:2 10.0:0 15.0:1 15.0:2"
         );
+    }
+
+    /// A driver that polls six times an hour, as far as there is someone to poll, and
+    /// finds a change where an element has had one.
+    struct Driver {
+        scheduler: Scheduler,
+        now: f64,
+        rng: Pcg64,
+        polled_at: Vec<f64>,
+        elements: Vec<Element>,
+    }
+
+    impl Driver {
+        fn new(choice: Choice, n: u32) -> Self {
+            let terms = Terms {
+                pacing: Pacing::Driver,
+                ..Terms::new(Budget::per_day(144.0).unwrap())
+            };
+            let mut driver = Self {
+                scheduler: Scheduler::new(
+                    choice,
+                    terms,
+                    Groups::new(),
+                    Present::all(&Elements::new()),
+                    Time(20_000.0),
+                    &mut Pcg64::seed_from_u64(1),
+                ),
+                now: 20_000.0,
+                rng: Pcg64::seed_from_u64(1),
+                polled_at: vec![20_000.0; n as usize],
+                elements: Vec::new(),
+            };
+            let hosts = [(); 2].map(|()| driver.scheduler.add_group(None));
+            for index in 0..n {
+                let element = Element {
+                    group: Some(hosts[(index % 2) as usize]),
+                    ..Element::default()
+                };
+                driver.elements.push(element);
+                let Self { scheduler, rng, .. } = &mut driver;
+                scheduler.add(ElementId(index), element, Time(20_000.0), rng);
+            }
+            driver
+        }
+
+        /// Polls until a time; says whom.
+        fn run(&mut self, until: f64) -> Vec<u32> {
+            let mut polls = Vec::new();
+            while self.now < until {
+                self.now += 1.0 / 144.0;
+                let Some(id) = self.scheduler.next_poll(Time(self.now), &mut self.rng) else {
+                    continue;
+                };
+                polls.push(id.0);
+                // Element i changes every 0.3·i days, beginning with 0.3.
+                let period = 0.3 * f64::from(id.0 + 1);
+                let n_changes = |at: f64| (at / period).floor();
+                let changed = n_changes(self.now) > n_changes(self.polled_at[id.index()]);
+                self.polled_at[id.index()] = self.now;
+                let outcome = if changed {
+                    Outcome::Changed { age: None }
+                } else {
+                    Outcome::Unchanged
+                };
+                self.scheduler.observe(id, outcome, Time(self.now));
+            }
+            polls
+        }
+
+        /// Forgets everything but what is remembered.
+        fn restart(&mut self, choice: Choice) {
+            let before = &self.scheduler;
+            let terms = Terms {
+                pacing: Pacing::Driver,
+                ..Terms::new(Budget::per_day(144.0).unwrap())
+            };
+            let mut after = Scheduler::new(
+                choice,
+                terms,
+                before.groups().clone(),
+                Present::all(&Elements::new()),
+                Time(self.now),
+                &mut self.rng,
+            );
+            after.recall_all(&before.remember_all());
+            for number in 0..before.groups().len() as u32 {
+                let group = GroupId::new(number).unwrap();
+                if let Some(bytes) = before.remember_group(group) {
+                    after.recall_group(group, &bytes);
+                }
+            }
+            for (index, element) in (0..).zip(&self.elements) {
+                let id = ElementId(index);
+                let memory = before.remember(id).unwrap();
+                let polled_at = Time(self.polled_at[id.index()]);
+                after.recall(id, *element, polled_at, &memory);
+            }
+            after.recalled(Time(self.now), &mut self.rng);
+            self.scheduler = after;
+        }
+    }
+
+    fn choices() -> [Choice; 4] {
+        [
+            Choice::Learned,
+            planned(Rule::Uniform, &[]),
+            planned(Rule::Optimal(Objective::Freshness), &[]),
+            Choice::InUse(InUse::FixedInterval),
+        ]
+    }
+
+    #[test]
+    fn a_restart_is_as_good_as_no_restart() {
+        for choice in choices() {
+            let mut driver = Driver::new(choice.clone(), 40);
+            let mut other = Driver::new(choice.clone(), 40);
+            assert_eq!(driver.run(20_006.0), other.run(20_006.0));
+            driver.restart(choice.clone());
+            let until = driver.now + 0.2;
+            let mut polls = (driver.run(until), other.run(until));
+            polls.0.sort_unstable();
+            polls.1.sort_unstable();
+            // Times are remembered to seven digits, so two may change places.
+            let same = polls.0.iter().filter(|index| polls.1.contains(index));
+            let least = if matches!(choice, Choice::Learned) {
+                polls.0.len() - 1
+            } else {
+                polls.0.len() * 2 / 3
+            };
+            assert!(same.count() >= least, "{choice:?}: {polls:?}");
+        }
+    }
+
+    #[test]
+    fn a_closed_group_is_not_polled_and_the_others_are() {
+        for choice in choices() {
+            let mut driver = Driver::new(choice.clone(), 40);
+            driver.run(20_002.0);
+            let group = driver.elements[0].group.unwrap();
+            driver.scheduler.close(group, Time(driver.now + 0.5));
+            let during = driver.run(driver.now + 0.48);
+            assert!(
+                during.iter().all(|index| index % 2 == 1),
+                "{choice:?} {during:?}"
+            );
+            assert!(during.len() > 20, "{choice:?} {during:?}");
+            // Those who waited come first.
+            let after = driver.run(driver.now + 0.2);
+            assert!(after.iter().filter(|&index| index % 2 == 0).count() > after.len() / 2);
+        }
+    }
+
+    #[test]
+    fn whoever_is_taken_out_of_turn_is_not_given_out_again_before_it_was_observed() {
+        for choice in choices() {
+            let mut driver = Driver::new(choice.clone(), 10);
+            driver.run(20_001.0);
+            let (id, now) = (ElementId(3), Time(driver.now));
+            assert!(driver.scheduler.take(id, now));
+            assert!(!driver.scheduler.take(id, now), "{choice:?}");
+            assert!(!driver.run(driver.now + 2.0).contains(&3), "{choice:?}");
+            // A poll that came to nothing is tried again when it was said, not before.
+            let (now, due) = (Time(driver.now), driver.now + 1.0);
+            driver.scheduler.put_back(id, Time(due), now);
+            if matches!(choice, Choice::Learned) {
+                assert!(!driver.run(due - 0.05).contains(&3), "{choice:?}");
+            }
+            assert!(driver.run(due + 1.0).contains(&3), "{choice:?}");
+        }
+    }
+
+    #[test]
+    fn an_element_removed_while_its_group_is_at_its_limit_takes_nobodys_turn() {
+        let mut groups = Groups::new();
+        let group = groups.add(None);
+        let element = Element {
+            group: Some(group),
+            ..Element::default()
+        };
+        let elements: Elements = (0..4).map(|_| element).collect();
+        let caps = crate::Caps::per_day([(group, 1.0)]).unwrap();
+        let terms = Terms::new(Budget::per_day(4.0).unwrap().with_caps(caps));
+        let mut rng = Pcg64::seed_from_u64(1);
+        let present = Present::all(&elements);
+        let mut scheduler = Scheduler::new(
+            Choice::InUse(InUse::FixedInterval),
+            terms,
+            groups,
+            present,
+            Time::START,
+            &mut rng,
+        );
+        script(&mut scheduler, 2.0, |_, _| false);
+        for id in 0..3 {
+            scheduler.remove(ElementId(id), Time(2.0));
+        }
+        scheduler.add(ElementId(1), element, Time(2.1), &mut rng);
+        let polls = script(&mut scheduler, 6.0, |_, _| false);
+        let n = |id: &str| polls.matches(id).count();
+        assert_eq!((n(":0"), n(":2")), (0, 0), "{polls}");
+        assert!(n(":1") + n(":3") >= 3, "{polls}");
     }
 }

@@ -3,7 +3,8 @@
 use super::due::DueQueue;
 use super::learned::Learned;
 use super::limits::Limits;
-use super::{ROUNDING, Terms, phases};
+use super::memory::Remembered;
+use super::{Pacing, ROUNDING, Terms, phases};
 use crate::in_use::{InUse, Memory};
 use crate::{Element, ElementId, Elements, Groups, Outcome, Present, Span, Time, Window};
 
@@ -23,7 +24,7 @@ pub(super) struct Paced {
 #[derive(Debug)]
 pub(super) enum Queue {
     InUse(Habits),
-    Learned(Learned),
+    Learned(Box<Learned>),
 }
 
 /// When the budget allows the next poll.
@@ -80,13 +81,18 @@ impl Pace {
 
 impl Paced {
     pub(super) fn new(queue: Queue, terms: &Terms, present: Present<'_>, now: Time) -> Self {
-        let gap = 1.0 / terms.budget.as_per_day();
+        let per_day = match terms.pacing {
+            Pacing::Scheduler => terms.budget.as_per_day(),
+            // As fast as it is asked.
+            Pacing::Driver => f64::INFINITY,
+        };
+        let gap = 1.0 / per_day;
         let mut paced = Self {
             queue,
             // Half a gap before the first poll and half a gap after the last: a
             // span holds as many polls as the budget says.
             pace: Pace {
-                per_day: terms.budget.as_per_day(),
+                per_day,
                 gap,
                 began: terms.window.map_or(now.0, |window| window.compress(now.0)),
                 spent: 0.5,
@@ -111,7 +117,10 @@ impl Paced {
         }
     }
 
-    pub(super) fn remove(&mut self, id: ElementId) {
+    pub(super) fn remove(&mut self, id: ElementId, groups: &Groups) {
+        let group = self.elements.get(id).group;
+        self.limits
+            .release(id, group.map(|group| groups.outermost(group)));
         if let Some(is_here) = self.is_here.get_mut(id.index()) {
             *is_here = false;
         }
@@ -126,12 +135,21 @@ impl Paced {
             Queue::InUse(habits) => habits.queue.len() == 0,
             Queue::Learned(learned) => learned.is_idle(),
         };
-        let free_at = if is_empty {
-            self.limits.wake_at()
-        } else {
-            f64::NEG_INFINITY
+        let free_at = match &mut self.queue {
+            _ if is_empty => self.limits.wake_at(),
+            Queue::Learned(learned) => learned.free_at(),
+            Queue::InUse(_) => f64::NEG_INFINITY,
         };
         Time(self.pace.wake_at().max(free_at))
+    }
+
+    /// When the earliest due of those who wait is due.
+    pub(super) fn first_due(&mut self) -> Time {
+        let first = match &mut self.queue {
+            Queue::InUse(habits) => habits.queue.first().map(|(due, _)| due),
+            Queue::Learned(learned) => learned.first_due(),
+        };
+        first.map_or(Time::NEVER, Time)
     }
 
     pub(super) fn next_poll(&mut self, groups: &Groups, now: Time) -> Option<ElementId> {
@@ -176,12 +194,73 @@ impl Paced {
     }
 
     pub(super) fn observe(&mut self, id: ElementId, outcome: Outcome, now: Time) {
-        if !self.is_here[id.index()] {
+        if self.is_here.get(id.index()) != Some(&true) {
             return;
         }
         match &mut self.queue {
             Queue::InUse(habits) => habits.observe(id, outcome, now),
             Queue::Learned(learned) => learned.observe(id, &self.elements, outcome, now),
+        }
+    }
+
+    /// Gives out an element whose turn it is not, if it is there and waiting.
+    pub(super) fn take(&mut self, id: ElementId, groups: &Groups) -> bool {
+        let group = self.elements.get(id).group;
+        self.limits
+            .release(id, group.map(|group| groups.outermost(group)));
+        match &mut self.queue {
+            Queue::InUse(habits) => {
+                let is_waiting = habits.queue.due(id.0).is_some();
+                habits.queue.take_out(id.0);
+                is_waiting
+            }
+            Queue::Learned(learned) => learned.take_out_of_turn(id),
+        }
+    }
+
+    /// A poll came to nothing: the element is due again at this time.
+    pub(super) fn put_back(&mut self, id: ElementId, due: Time, now: Time) {
+        if self.is_here.get(id.index()) != Some(&true) {
+            return;
+        }
+        match &mut self.queue {
+            Queue::InUse(habits) => habits.queue.put(id.0, due.0),
+            Queue::Learned(learned) => learned.put_back(id, due, now),
+        }
+    }
+
+    /// Takes in an element that was polled before.
+    pub(super) fn recall(
+        &mut self,
+        id: ElementId,
+        element: Element,
+        groups: &Groups,
+        polled_at: Time,
+        remembered: Option<Remembered>,
+    ) {
+        self.elements.set(id, element);
+        self.enter(id);
+        match &mut self.queue {
+            Queue::InUse(habits) => {
+                habits.remember(id, polled_at);
+                let due_in = remembered.map_or(0.0, |remembered| f64::from(remembered.due_in));
+                habits.queue.put(id.0, polled_at.0 + due_in);
+            }
+            Queue::Learned(learned) => learned.recall(id, element, groups, polled_at, remembered),
+        }
+    }
+
+    pub(super) fn learned(&self) -> Option<&Learned> {
+        match &self.queue {
+            Queue::InUse(_) => None,
+            Queue::Learned(learned) => Some(learned),
+        }
+    }
+
+    pub(super) fn learned_mut(&mut self) -> Option<&mut Learned> {
+        match &mut self.queue {
+            Queue::InUse(_) => None,
+            Queue::Learned(learned) => Some(learned),
         }
     }
 

@@ -30,6 +30,8 @@ pub(super) struct Planned {
     order: Order,
     budget: Budget,
     rates: Arc<[Rate]>,
+    /// What was said of rates since, by element.
+    told: Vec<Option<Rate>>,
     elements: Elements,
     members: Vec<Member>,
     plan: Option<Plan>,
@@ -105,6 +107,7 @@ impl Planned {
             order,
             budget,
             rates,
+            told: Vec::new(),
             elements: present.to_elements(),
             members: Vec::with_capacity(present.len()),
             plan: None,
@@ -152,7 +155,7 @@ impl Planned {
             return self.plan_again(groups, now);
         };
         let group = element.group.map(|group| groups.outermost(group));
-        let rate = self.rates[id.index()];
+        let rate = self.rate(id);
         let frequency = plan.frequency(rate, element.weight, element.cost, group);
         let member = &mut self.members[id.index()];
         member.frequency = frequency.as_per_day();
@@ -216,9 +219,82 @@ impl Planned {
     /// A poll was made: its element is due again when the plan says, however long
     /// the poll took.
     pub(super) fn observe(&mut self, id: ElementId) {
-        if let Some(due) = self.away.remove(&id.0) {
+        if let Some(due) = self.away.remove(&id.0)
+            && due.is_finite()
+        {
             self.queue.put(id.0, due);
         }
+    }
+
+    /// Gives out an element whose turn it is not, if it is there and waiting.
+    pub(super) fn take(&mut self, id: ElementId, now: Time) -> bool {
+        let Some(due) = self.queue.due(id.0) else {
+            return false;
+        };
+        self.queue.take_out(id.0);
+        let interval = 1.0 / self.members[id.index()].frequency;
+        self.away
+            .insert(id.0, due.max(self.clock.shows(now) + interval));
+        true
+    }
+
+    /// A poll came to nothing: the element is due again at this time.
+    pub(super) fn put_back(&mut self, id: ElementId, due: Time) {
+        if self.away.remove(&id.0).is_some() {
+            self.queue.put(id.0, self.clock.shows(due));
+        }
+    }
+
+    /// An element was polled at some time before the scheduler was made.
+    pub(super) fn recall(&mut self, id: ElementId, polled_at: Time, now: Time) {
+        self.is_settled = false;
+        let Member { frequency, .. } = self.members[id.index()];
+        if frequency > 0.0 {
+            let left = 1.0 / frequency - now.since(polled_at).0;
+            self.queue.put(id.0, self.clock.shows(now) + left.max(0.0));
+        }
+    }
+
+    /// An element is now thought to change this often.
+    pub(super) fn set_rate(&mut self, id: ElementId, rate: Rate, groups: &Groups, now: Time) {
+        if id.index() >= self.told.len() {
+            self.told.resize(id.index() + 1, None);
+        }
+        self.told[id.index()] = Some(rate);
+        let (Some(plan), Some(member)) = (&self.plan, self.members.get(id.index())) else {
+            return;
+        };
+        let Member {
+            frequency: before, ..
+        } = *member;
+        if before.is_nan() {
+            return;
+        }
+        let element = self.elements.get(id);
+        let group = element.group.map(|group| groups.outermost(group));
+        let frequency = plan.frequency(rate, element.weight, element.cost, group).0;
+        self.wanted += element.cost.0 * (frequency - before);
+        self.members[id.index()].frequency = frequency;
+        // It keeps its place: what is left of its period.
+        let shown = self.clock.shows(now);
+        if let Some(due) = self.away.get_mut(&id.0) {
+            *due = shown + 1.0 / frequency;
+        } else if frequency > 0.0 {
+            let left = match self.queue.due(id.0) {
+                Some(due) => ((due - shown) * before).max(0.0),
+                None => 1.0,
+            };
+            self.queue.put(id.0, shown + left / frequency);
+        } else {
+            self.queue.take_out(id.0);
+        }
+        self.keep_pace(groups, now);
+    }
+
+    fn rate(&self, id: ElementId) -> Rate {
+        let told = self.told.get(id.index()).copied().flatten();
+        told.or_else(|| self.rates.get(id.index()).copied())
+            .unwrap_or(Rate(1.0))
     }
 
     pub(super) fn price(&self) -> Option<f64> {
@@ -258,7 +334,7 @@ impl Planned {
             .collect();
         const EACH: &str = "one of each per member";
         let elements = || ids.iter().map(|&id| self.elements.get(id));
-        let rates: Vec<_> = ids.iter().map(|id| self.rates[id.index()]).collect();
+        let rates: Vec<_> = ids.iter().map(|&id| self.rate(id)).collect();
         let mut candidates = Candidates::new(&rates).expect(EACH);
         // What is the same for all is not written down: a plan for millions of
         // elements is made in memory that they would take up.

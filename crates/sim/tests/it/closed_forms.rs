@@ -43,11 +43,7 @@ fn setup(rule: Rule, order: Order, rates: &[Rate], seed: u64) -> Setup {
             order,
             rates: rates.into(),
         },
-        terms: Terms {
-            budget: Budget::per_day(PER_DAY).unwrap(),
-            max_interval: None,
-            window: None,
-        },
+        terms: Terms::new(Budget::per_day(PER_DAY).unwrap()),
         warmup: WARMUP,
         seed,
         last_modified: 0.0,

@@ -14,11 +14,7 @@ use springtide_sim::{Hints, Measures, Polled, Setup, run};
 fn setup(choice: Choice, per_day: f64, warmup: f64) -> Setup {
     Setup {
         choice,
-        terms: Terms {
-            budget: Budget::per_day(per_day).unwrap(),
-            max_interval: None,
-            window: None,
-        },
+        terms: Terms::new(Budget::per_day(per_day).unwrap()),
         warmup,
         seed: 1,
         last_modified: 0.0,

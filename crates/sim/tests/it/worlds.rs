@@ -31,11 +31,7 @@ fn recorded(pages: &[(f64, f64, &[f64])], span: f64) -> World {
 fn simulate(world: &World, choice: Choice, per_day: f64) -> (Outcomes, Vec<Polled>) {
     let setup = Setup {
         choice,
-        terms: Terms {
-            budget: Budget::per_day(per_day).unwrap(),
-            max_interval: None,
-            window: None,
-        },
+        terms: Terms::new(Budget::per_day(per_day).unwrap()),
         warmup: 0.0,
         seed: 1,
         last_modified: 0.0,
@@ -147,9 +143,8 @@ fn a_warmup_is_not_measured() {
     let setup = |warmup| Setup {
         choice: uniform(&world),
         terms: Terms {
-            budget: Budget::per_day(0.2).unwrap(),
             max_interval: Some(Span::days(30.0).unwrap()),
-            window: None,
+            ..Terms::new(Budget::per_day(0.2).unwrap())
         },
         warmup,
         seed: 1,
@@ -257,9 +252,8 @@ fn polls_keep_to_the_window_and_still_spend_the_budget() {
         let setup = Setup {
             choice,
             terms: Terms {
-                budget: Budget::per_day(24.0).unwrap(),
-                max_interval: None,
                 window: Some(Window::from_hours(22.0, 4.0).unwrap()),
+                ..Terms::new(Budget::per_day(24.0).unwrap())
             },
             warmup: 0.0,
             seed: 1,

@@ -44,6 +44,36 @@ const HALF_LIFE: f64 = 3.0;
 const NEWS: f64 = HALF_LIFE / std::f64::consts::LN_2;
 
 impl Clock {
+    /// The numbers that it is remembered by.
+    pub(super) const N: usize = 7;
+
+    pub(super) fn numbers(&self) -> [f64; Self::N] {
+        let Self {
+            shows,
+            outer,
+            speed,
+            left,
+            seen,
+            expected,
+            observed,
+        } = *self;
+        [shows, outer, speed, left, seen, expected, observed]
+    }
+
+    /// What was remembered; a clock neither stands still nor runs backwards.
+    pub(super) fn from_numbers(numbers: [f64; Self::N]) -> Self {
+        let [shows, outer, speed, left, seen, expected, observed] = numbers;
+        Self {
+            shows,
+            outer,
+            speed: speed.max(f64::MIN_POSITIVE),
+            left: left.max(0.0),
+            seen: seen.max(0.0),
+            expected: expected.max(0.0),
+            observed,
+        }
+    }
+
     pub(super) fn new(outer: f64) -> Self {
         Self {
             shows: outer,
@@ -63,13 +93,23 @@ impl Clock {
     /// Lets it run until the clock around it shows `outer`.
     pub(super) fn run_to(&mut self, outer: f64) {
         let passed = (outer - self.outer).max(0.0);
-        self.shows += if passed <= self.left {
-            self.speed * passed
-        } else {
-            passed + (self.speed - 1.0) * self.left
-        };
+        self.shows = self.shows_at(self.outer + passed);
         self.left = (self.left - passed).max(0.0);
         self.outer = outer;
+    }
+
+    /// What it shows when the clock around it shows `outer`, if nothing more is seen:
+    /// the inverse of [`when`](Self::when).
+    pub(super) fn shows_at(&self, outer: f64) -> f64 {
+        let passed = outer - self.outer;
+        self.shows
+            + if passed <= 0.0 {
+                passed
+            } else if passed <= self.left {
+                self.speed * passed
+            } else {
+                passed + (self.speed - 1.0) * self.left
+            }
     }
 
     /// What the clock around it shows when this one will show `shows`, if nothing

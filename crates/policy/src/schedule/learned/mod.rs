@@ -11,21 +11,28 @@
 //! An element that is surely stale whenever it is polled has its polls spaced
 //! unevenly, which tells how fast it changes and costs next to nothing.
 //!
-//! Groups keep clocks of their own, and members' times are on them: see [`Clock`](clock::Clock).
+//! Groups keep clocks of their own, and members' times are on them: see [`Clock`].
 
 mod clock;
 mod tree;
 
+use clock::Clock;
 use tree::{Node, NodeId, Path, ROOT, Tree};
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
+use super::due::Key;
+
+use super::memory::{Remembered, numbers_from_bytes, numbers_to_bytes};
 use super::{Terms, phases};
 use crate::estimate::updated;
 use crate::hint::{Hearsay, Hinting};
 use crate::numeric::fading;
 use crate::value::{Blend, Worth, blended_value, blended_value_reaches};
-use crate::{Element, ElementId, Elements, Gamma, GroupId, Groups, Outcome, Present, Span, Time};
+use crate::{
+    Element, ElementId, Elements, Gamma, GroupId, Groups, Objective, Outcome, Present, Span, Time,
+};
 
 /// How many changes a group must have shown for its own rate to count as much as
 /// that of the group around it.
@@ -33,12 +40,12 @@ const RATE_CHANGES: f64 = 3.0;
 /// The changes that the usual rate of a group counts for in one of its elements: the
 /// shape of the belief that an element begins with. Below one, since most elements
 /// change less than the mean.
-const PRIOR_CHANGES: f64 = 0.6;
+pub(super) const PRIOR_CHANGES: f64 = 0.6;
 /// A change seen after a long interval may have been many; it counts as no more
 /// than this for what is usual in the group.
 const MOST_CHANGES: f64 = 5.0;
 /// How long half of what was seen of an element counts, in days.
-const HALF_LIFE: f64 = 365.0;
+pub(super) const HALF_LIFE: f64 = 365.0;
 /// What a mean interval less of age is worth, beside a day of freshness.
 const AGE_SHARE: f64 = 0.001;
 /// An element due later than this many mean intervals is looked at again by then:
@@ -59,6 +66,9 @@ const SURE: f64 = 0.9;
 const TELLING: f64 = 0.797;
 /// So many in a row are looked at again before the next is simply polled.
 const MOST_LOOKS: usize = 200;
+/// A group without a node of its own: its elements are in the node of the group
+/// around it.
+const NO_NODE: NodeId = NodeId::MAX;
 /// The shortest interval, in days: a tenth of a millisecond.
 const SHORTEST: f64 = 1e-9;
 
@@ -66,8 +76,10 @@ const SHORTEST: f64 = 1e-9;
 pub(super) struct Learned {
     tree: Tree,
     members: Vec<Member>,
-    /// The node of each group.
+    /// The node of each group, or [`NO_NODE`].
     nodes: Vec<NodeId>,
+    /// How many elements were seen in each group and those in it.
+    n_inside: Vec<u32>,
     price: f64,
     budget: f64,
     n_members: usize,
@@ -85,6 +97,12 @@ pub(super) struct Learned {
     hearsay: Vec<Hearsay>,
     /// The elements with hints since their last poll.
     hinted: BTreeMap<u32, Hinted>,
+    /// Those being polled out of turn: what they are worth says nothing of the price.
+    out_of_turn: BTreeSet<u32>,
+    /// Nodes that are closed, by when they open again; the last word on each is in
+    /// `closed_until`.
+    reopen: BinaryHeap<Reverse<(Key, NodeId)>>,
+    closed_until: BTreeMap<NodeId, f64>,
 }
 
 /// Hints at an element since its last poll.
@@ -113,6 +131,8 @@ struct Member {
     is_look: bool,
     /// Due early, to learn.
     is_sample: bool,
+    /// Due when it was told to be, and not before.
+    is_put: bool,
 }
 
 impl Member {
@@ -126,6 +146,7 @@ impl Member {
         is_here: false,
         is_look: false,
         is_sample: false,
+        is_put: false,
     };
 }
 
@@ -189,6 +210,7 @@ impl Learned {
             tree: Tree::new(1.0, now.0),
             members: Vec::with_capacity(present.len()),
             nodes: Vec::new(),
+            n_inside: Vec::new(),
             price: 0.0,
             budget: terms.budget.as_per_day(),
             n_members: 0,
@@ -196,8 +218,9 @@ impl Learned {
             total_cost,
             mean_interval: 0.0,
             blend: Blend {
-                freshness: 1.0,
-                age: 0.0,
+                freshness: f64::from(u8::from(terms.objective == Objective::Freshness)),
+                age: f64::from(u8::from(terms.objective == Objective::Age)),
+                content: f64::from(u8::from(terms.objective == Objective::Content)),
             },
             taken: None,
             deadlines: terms.max_interval.map(|longest| Deadlines {
@@ -210,14 +233,20 @@ impl Learned {
             }),
             hearsay: Vec::new(),
             hinted: BTreeMap::new(),
+            out_of_turn: BTreeSet::new(),
+            reopen: BinaryHeap::new(),
+            closed_until: BTreeMap::new(),
         };
         learned.make_nodes(groups, present);
         learned.settle_pace();
         let mean_interval = learned.mean_interval;
-        learned.price = learned.first_price(present);
+        if !present.is_empty() {
+            learned.price = learned.first_price(present);
+        }
 
         for ((id, element), phase) in present.iter().zip(phases(present.len())) {
-            let leaf = learned.enter(id, element, now);
+            let leaf = learned.leaf_of(groups, element.group);
+            learned.enter(id, leaf, now);
             let member = &mut learned.members[id.index()];
             member.key = now.0 + phase * mean_interval;
             let (key, path) = (member.key, learned.tree.path(leaf));
@@ -239,11 +268,15 @@ impl Learned {
     pub(super) fn add(&mut self, id: ElementId, element: Element, groups: &Groups, now: Time) {
         self.set_aside();
         if let Some(group) = element.group {
-            self.node_of(groups, group);
+            self.make_node(groups, group);
         }
         self.total_cost += element.cost.0;
         self.settle_pace();
-        let leaf = self.enter(id, element, now);
+        if self.price == 0.0 {
+            self.price = self.usual_price(worth(element));
+        }
+        let leaf = self.leaf_of(groups, element.group);
+        self.enter(id, leaf, now);
         let path = self.tree.path(leaf);
         self.wind(&path, now.0);
         let member = &mut self.members[id.index()];
@@ -276,19 +309,30 @@ impl Learned {
     /// The element to poll next, and when it is due; it may not be due yet.
     pub(super) fn first(&mut self, elements: &Elements, now: Time) -> Option<(f64, u32)> {
         self.set_aside();
+        self.open_nodes(now.0);
         if let Some(deadlines) = &mut self.deadlines {
             // By the next poll it may be too late; and where the budget does not
             // reach, everyone is late.
             let soon = now.0 + deadlines.dearest / self.budget;
             let is_hopeless = self.mean_interval > deadlines.longest;
-            while let Some(&(deadline, polled_at, index)) = deadlines.queue.front() {
+            while let Some(&(_, polled_at, index)) = deadlines.queue.front() {
                 let member = &self.members[index as usize];
-                if !member.is_here || member.key.is_nan() || member.polled_at != polled_at {
-                    deadlines.queue.pop_front();
-                } else if is_hopeless || deadline <= soon {
-                    return Some((deadline, index));
-                } else {
+                if member.is_here && !member.key.is_nan() && member.polled_at == polled_at {
                     break;
+                }
+                deadlines.queue.pop_front();
+            }
+            for &(deadline, polled_at, index) in deadlines.queue.iter().take(MOST_LOOKS) {
+                let member = &self.members[index as usize];
+                if !is_hopeless && deadline > soon {
+                    break;
+                }
+                let waits = member.is_here
+                    && !member.key.is_nan()
+                    && !member.is_put
+                    && member.polled_at == polled_at;
+                if waits && !is_closed(&self.tree, &self.closed_until, member.leaf) {
+                    return Some((deadline, index));
                 }
             }
         }
@@ -316,6 +360,254 @@ impl Learned {
         self.n_waiting -= 1;
     }
 
+    /// Gives out an element whose turn it is not, if it is there and waiting.
+    pub(super) fn take_out_of_turn(&mut self, id: ElementId) -> bool {
+        self.set_aside();
+        match self.members.get_mut(id.index()) {
+            Some(member) if member.is_here && !member.key.is_nan() => {
+                member.key = f64::NAN;
+                self.n_waiting -= 1;
+                self.out_of_turn.insert(id.0);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// A poll came to nothing: the element is due again at this time, and nothing
+    /// was learned.
+    pub(super) fn put_back(&mut self, id: ElementId, due: Time, now: Time) {
+        self.set_aside();
+        self.out_of_turn.remove(&id.0);
+        let Some(member) = self.members.get(id.index()).filter(|member| member.is_here) else {
+            return;
+        };
+        if member.key.is_nan() {
+            self.n_waiting += 1;
+        }
+        let path = self.tree.path(member.leaf);
+        self.wind(&path, now.0);
+        let key = self.shown_at(&path, due.0);
+        let member = &mut self.members[id.index()];
+        (member.key, member.is_look, member.is_put) = (key, false, true);
+        self.tree.put(&path, id.0, key);
+    }
+
+    /// Nothing in a group, as far as it has a node, comes first before then.
+    pub(super) fn close(&mut self, group: GroupId, until: Time) {
+        let node = self.nodes.get(group.number() as usize).copied();
+        if let Some(node) = node.filter(|&node| node != NO_NODE) {
+            self.set_aside();
+            self.closed_until.insert(node, until.0);
+            if until < Time::NEVER {
+                self.reopen.push(Reverse((Key(until.0), node)));
+            }
+            self.tree.set_closed(node, true);
+        }
+    }
+
+    /// When there is someone to poll: if all who wait are in closed nodes, when the
+    /// first of those opens.
+    pub(super) fn free_at(&mut self) -> f64 {
+        if self.closed_until.is_empty() || self.first_in_tree().is_some() {
+            return f64::NEG_INFINITY;
+        }
+        let first = self.reopen.peek();
+        first.map_or(f64::INFINITY, |Reverse((until, _))| until.0)
+    }
+
+    fn open_nodes(&mut self, now: f64) {
+        while let Some(&Reverse((until, node))) = self.reopen.peek()
+            && until.0 <= now
+        {
+            self.reopen.pop();
+            if self
+                .closed_until
+                .get(&node)
+                .is_some_and(|&last| last <= now)
+            {
+                self.closed_until.remove(&node);
+                self.tree.set_closed(node, false);
+            }
+        }
+    }
+
+    /// What a node's clock, at the end of a path that was [wound](Self::wind), will
+    /// show at a time, if nothing more is seen.
+    fn shown_at(&self, path: &Path, at: f64) -> f64 {
+        path.iter().fold(at, |outer, &node| {
+            self.tree.nodes[node as usize].clock.shows_at(outer)
+        })
+    }
+
+    /// What is remembered of an element that is waiting.
+    pub(super) fn remember(&self, id: ElementId) -> Option<Remembered> {
+        let member = self
+            .members
+            .get(id.index())
+            .filter(|member| member.is_here)?;
+        let due = self.due_at(id).unwrap_or(member.polled_at);
+        Some(Remembered {
+            is_look: member.is_look,
+            is_sample: member.is_sample,
+            is_put: member.is_put,
+            depth: self.tree.nodes[member.leaf as usize].depth,
+            changes: member.changes,
+            days: member.days,
+            ahead: (member.polled - member.polled_at) as f32,
+            wait: (member.key - member.polled) as f32,
+            due_in: (due - member.polled_at) as f32,
+        })
+    }
+
+    pub(super) fn polled_at(&self, id: ElementId) -> Option<f64> {
+        let member = self.members.get(id.index())?;
+        member.is_here.then_some(member.polled_at)
+    }
+
+    /// The length of what is [remembered of all](Self::remember_all).
+    pub(super) const REMEMBERED: usize = 1 + 8 * (NodeMemory::N + 1);
+
+    /// What is remembered of a group, if it has a node.
+    pub(super) fn remember_group(&self, group: GroupId) -> Option<Vec<u8>> {
+        match self.nodes.get(group.number() as usize) {
+            Some(&node) if node != NO_NODE => {
+                let hearsay = self.hearsay.get(node as usize).copied();
+                Some(NodeMemory::of(&self.tree.nodes[node as usize], hearsay).to_bytes())
+            }
+            _ => None,
+        }
+    }
+
+    /// What is remembered of all elements together.
+    pub(super) fn remember_all(&self) -> Vec<u8> {
+        let root = NodeMemory::of(
+            &self.tree.nodes[ROOT as usize],
+            self.hearsay.first().copied(),
+        );
+        let mut numbers = vec![self.price];
+        numbers.extend(root.numbers());
+        numbers_to_bytes(&numbers)
+    }
+
+    /// Takes in what was remembered of all elements together, before any of them.
+    pub(super) fn recall_all(&mut self, bytes: &[u8]) {
+        if let Some([price, root @ ..]) = numbers_from_bytes::<{ NodeMemory::N + 1 }>(bytes) {
+            self.price = price.max(0.0);
+            NodeMemory::from_numbers(root).set(&mut self.tree.nodes[ROOT as usize]);
+        }
+    }
+
+    /// Takes in what was remembered of a group; groups around it come before.
+    pub(super) fn recall_group(&mut self, groups: &Groups, group: GroupId, bytes: &[u8]) {
+        let Some(memory) = NodeMemory::from_bytes(bytes) else {
+            return;
+        };
+        self.make_room(group);
+        let around = match groups.parent(group) {
+            Some(parent) => self.leaf_of(groups, Some(parent)),
+            None => ROOT,
+        };
+        let node = self.tree.add(around);
+        self.nodes[group.number() as usize] = node;
+        memory.set(&mut self.tree.nodes[node as usize]);
+        if let Some(hearsay) = memory.hearsay() {
+            self.hearsay.resize(self.tree.nodes.len(), Hearsay::NONE);
+            self.hearsay[node as usize] = hearsay;
+        }
+    }
+
+    /// Takes in an element that was polled before, with what is remembered of it.
+    /// Once all are in, [`recalled`](Self::recalled) puts them in order.
+    pub(super) fn recall(
+        &mut self,
+        id: ElementId,
+        element: Element,
+        groups: &Groups,
+        polled_at: Time,
+        remembered: Option<Remembered>,
+    ) {
+        if let Some(group) = element.group {
+            self.make_room(group);
+            for around in groups.path(group) {
+                self.n_inside[around.number() as usize] += 1;
+            }
+        }
+        self.total_cost += element.cost.0;
+        let Some(remembered) = remembered else {
+            // Nothing is known but when it was polled: it is looked at at once.
+            let leaf = self.leaf_of(groups, element.group);
+            self.enter(id, leaf, polled_at);
+            let member = &mut self.members[id.index()];
+            (member.key, member.is_look) = (polled_at.0, true);
+            return;
+        };
+        let leaf = self.leaf_at(groups, element.group, remembered.depth);
+        self.enter(id, leaf, polled_at);
+        let member = &mut self.members[id.index()];
+        *member = Member {
+            changes: remembered.changes,
+            days: remembered.days,
+            polled: polled_at.0 + f64::from(remembered.ahead),
+            is_look: remembered.is_look,
+            is_sample: remembered.is_sample,
+            is_put: remembered.is_put,
+            key: polled_at.0 + f64::from(remembered.ahead) + f64::from(remembered.wait),
+            ..*member
+        };
+    }
+
+    /// Makes room for so many elements.
+    pub(super) fn reserve(&mut self, n: usize) {
+        self.members.reserve_exact(n);
+    }
+
+    /// Everyone who was there before is in again.
+    pub(super) fn recalled(&mut self, now: Time) {
+        self.settle_pace();
+        if self.n_members > 0 && self.price == 0.0 {
+            self.price = self.usual_price(1.0);
+        }
+        let mut n_entries = vec![0_usize; self.tree.nodes.len()];
+        for member in self.members.iter().filter(|member| member.is_here) {
+            n_entries[member.leaf as usize] += 1;
+        }
+        for (node, &n) in (0..).zip(&n_entries) {
+            self.tree.reserve(node, n);
+            let path = self.tree.path(node);
+            self.wind(&path, now.0);
+        }
+        for (index, member) in (0..).zip(&self.members) {
+            if member.is_here {
+                self.tree.put_unordered(member.leaf, index, member.key);
+            }
+        }
+        // Nodes further in come after those around them.
+        for node in (0..n_entries.len()).rev() {
+            if n_entries[node] > 0 {
+                self.tree.put_anew(node as NodeId, |_, _, key| Some(key));
+            }
+        }
+        if let Some(deadlines) = &mut self.deadlines {
+            let longest = deadlines.longest;
+            let members = (0..).zip(&self.members);
+            let mut queue: Vec<_> = members
+                .filter(|(_, member)| member.is_here)
+                .map(|(index, member)| (member.polled_at + longest, member.polled_at, index))
+                .collect();
+            queue.sort_by(|a, b| a.0.total_cmp(&b.0));
+            deadlines.queue = queue.into();
+            deadlines.dearest = 1.0;
+        }
+    }
+
+    /// What is believed of an element's rate, in changes a day.
+    pub(super) fn belief(&self, id: ElementId, now: Time) -> Option<Gamma> {
+        let member = self.members.get(id.index())?;
+        let leaf = &self.tree.nodes[member.leaf as usize];
+        member.is_here.then(|| member.standing(leaf, now.0).belief)
+    }
+
     pub(super) fn observe(
         &mut self,
         id: ElementId,
@@ -338,7 +630,9 @@ impl Learned {
         let standing = self.standing(index, now.0);
         let worth = worth(elements.get(id));
         let now_worth = self.worth_now(index, &path, &standing);
-        self.note_price(worth * now_worth.value);
+        if !self.out_of_turn.remove(&index) {
+            self.note_price(worth * now_worth.value);
+        }
 
         let Standing {
             prior,
@@ -382,6 +676,7 @@ impl Learned {
         member.changes = (belief.shape - prior.shape).max(0.0) as f32;
         member.days = (belief.per - prior.per).max(0.0) as f32;
         member.polled_at = now.0;
+        member.is_put = false;
         let leaf = path[path.len() - 1];
         member.polled = self.tree.nodes[leaf as usize].clock.shows;
         if let Some(deadlines) = &mut self.deadlines {
@@ -432,6 +727,12 @@ impl Learned {
 
     pub(super) fn price(&self) -> f64 {
         self.price
+    }
+
+    /// When the earliest due is, of those who wait in nodes that are open.
+    pub(super) fn first_due(&mut self) -> Option<f64> {
+        self.set_aside();
+        self.first_in_tree().map(|(due, _)| due)
     }
 
     /// When an element is due, if nothing more is seen.
@@ -529,7 +830,7 @@ impl Learned {
             if member.key.to_bits() != due.to_bits() {
                 return None;
             }
-            if member.is_sample || member.days == 0.0 && member.changes == 0.0 {
+            if member.is_sample || member.is_put || member.days == 0.0 && member.changes == 0.0 {
                 return Some(due);
             }
             let standing = member.standing(node, now.0);
@@ -546,56 +847,80 @@ impl Learned {
     /// than one group inside; one that holds the same elements as the group around
     /// it would count what they show twice.
     fn make_nodes(&mut self, groups: &Groups, present: Present<'_>) {
-        let mut n_inside = vec![0_u32; groups.len()];
+        self.n_inside = vec![0; groups.len()];
+        self.nodes = vec![NO_NODE; groups.len()];
         for group in present.iter().filter_map(|(_, element)| element.group) {
             for around in groups.path(group) {
-                n_inside[around.number() as usize] += 1;
+                self.n_inside[around.number() as usize] += 1;
             }
         }
-        self.nodes = vec![NodeId::MAX; groups.len()];
         // A group comes after the one that it is in.
         for number in 0..groups.len() as u32 {
             let group = GroupId::new(number).expect("a group that there is");
-            let n = n_inside[number as usize];
-            if n == 0 {
-                continue;
-            }
-            self.nodes[number as usize] = match groups.parent(group) {
-                None => self.tree.add(ROOT),
-                Some(parent) => {
-                    let around = self.nodes[parent.number() as usize];
-                    if n < FEWEST || n_inside[parent.number() as usize] == n {
-                        around
-                    } else {
-                        self.tree.add(around)
-                    }
-                }
-            };
+            self.make_node_if_of_some_size(groups, group);
         }
     }
 
-    /// The node of a group, made now if it has none.
-    fn node_of(&mut self, groups: &Groups, group: GroupId) -> NodeId {
+    /// Counts one more element in a group, and makes nodes where there are enough.
+    fn make_node(&mut self, groups: &Groups, group: GroupId) {
+        self.make_room(group);
+        for around in groups.path(group) {
+            self.n_inside[around.number() as usize] += 1;
+        }
+        let mut path: Vec<_> = groups.path(group).collect();
+        path.reverse();
+        for group in path {
+            self.make_node_if_of_some_size(groups, group);
+        }
+    }
+
+    fn make_node_if_of_some_size(&mut self, groups: &Groups, group: GroupId) {
         let number = group.number() as usize;
-        if number >= self.nodes.len() {
-            self.nodes.resize(number + 1, NodeId::MAX);
+        let n = self.n_inside[number];
+        if n == 0 || self.nodes[number] != NO_NODE {
+            return;
         }
-        if self.nodes[number] == NodeId::MAX {
-            let around = match groups.parent(group) {
-                Some(parent) => self.node_of(groups, parent),
-                None => ROOT,
-            };
-            self.nodes[number] = self.tree.add(around);
+        match groups.parent(group) {
+            None => self.nodes[number] = self.tree.add(ROOT),
+            Some(parent) => {
+                if n >= FEWEST && self.n_inside[parent.number() as usize] > n {
+                    let around = self.leaf_of(groups, Some(parent));
+                    self.nodes[number] = self.tree.add(around);
+                }
+            }
         }
-        self.nodes[number]
     }
 
-    /// Makes room for an element; says which leaf it is in.
-    fn enter(&mut self, id: ElementId, element: Element, now: Time) -> NodeId {
-        let leaf = match element.group {
-            Some(group) => self.nodes[group.number() as usize],
-            None => ROOT,
-        };
+    fn make_room(&mut self, group: GroupId) {
+        let n = group.number() as usize + 1;
+        if n > self.nodes.len() {
+            self.nodes.resize(n, NO_NODE);
+            self.n_inside.resize(n, 0);
+        }
+    }
+
+    /// The innermost node around the elements of a group.
+    fn leaf_of(&self, groups: &Groups, group: Option<GroupId>) -> NodeId {
+        group
+            .into_iter()
+            .flat_map(|group| groups.path(group))
+            .map(|group| self.nodes[group.number() as usize])
+            .find(|&node| node != NO_NODE)
+            .unwrap_or(ROOT)
+    }
+
+    /// The node of this depth around the elements of a group: an element stays where
+    /// it was when nodes further in are made.
+    fn leaf_at(&self, groups: &Groups, group: Option<GroupId>, depth: u8) -> NodeId {
+        let mut node = self.leaf_of(groups, group);
+        while self.tree.nodes[node as usize].depth > depth {
+            node = self.tree.nodes[node as usize].parent;
+        }
+        node
+    }
+
+    /// Makes room for an element in a leaf.
+    fn enter(&mut self, id: ElementId, leaf: NodeId, now: Time) {
         if id.index() >= self.members.len() {
             self.members.resize(id.index() + 1, Member::NONE);
         }
@@ -608,25 +933,30 @@ impl Learned {
         };
         self.n_members += 1;
         self.n_waiting += 1;
-        leaf
     }
 
     /// Works out what follows from the budget and the elements there are.
     fn settle_pace(&mut self) {
         self.mean_interval = self.total_cost / self.budget;
-        self.blend.age = AGE_SHARE / self.mean_interval;
+        if self.blend.freshness > 0.0 {
+            self.blend.age = AGE_SHARE / self.mean_interval;
+        }
     }
 
     /// What polls would be worth if all elements were of the mean weight, and
     /// changed once in a mean interval.
     fn first_price(&self, present: Present<'_>) -> f64 {
+        let total: f64 = present.iter().map(|(_, element)| worth(element)).sum();
+        self.usual_price(1.0) * total / present.len() as f64
+    }
+
+    /// What a poll of an element is worth that changed once in a mean interval.
+    fn usual_price(&self, worth: f64) -> f64 {
         let prior = Gamma {
             shape: PRIOR_CHANGES,
             per: PRIOR_CHANGES * self.mean_interval,
         };
-        let Worth { value, .. } = blended_value(prior, self.blend, self.mean_interval);
-        let total: f64 = present.iter().map(|(_, element)| worth(element)).sum();
-        value * total / present.len() as f64
+        worth * blended_value(prior, self.blend, self.mean_interval).value
     }
 
     /// Lets the clocks of a path run until now, and brings the rates that are
@@ -747,6 +1077,79 @@ impl Learned {
             self.price *= 1.0 + share * 2.0 * (value - self.price) / (value + self.price);
         }
     }
+}
+
+/// What is remembered of a node: its clock, what was seen in it, and what its hints
+/// were worth.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct NodeMemory {
+    clock: [f64; Clock::N],
+    changes: f64,
+    days: f64,
+    pub(super) rate: f64,
+    hearsay: [f64; Hearsay::N],
+}
+
+impl NodeMemory {
+    const N: usize = Clock::N + 3 + Hearsay::N;
+
+    fn of(node: &Node, hearsay: Option<Hearsay>) -> Self {
+        Self {
+            clock: node.clock.numbers(),
+            changes: node.changes,
+            days: node.days,
+            rate: node.rate,
+            hearsay: hearsay.unwrap_or(Hearsay::NONE).numbers(),
+        }
+    }
+
+    fn set(&self, node: &mut Node) {
+        node.clock = Clock::from_numbers(self.clock);
+        (node.changes, node.days, node.rate) = (self.changes, self.days, self.rate);
+    }
+
+    fn hearsay(&self) -> Option<Hearsay> {
+        let hearsay = Hearsay::from_numbers(self.hearsay);
+        (hearsay != Hearsay::NONE).then_some(hearsay)
+    }
+
+    fn numbers(&self) -> [f64; Self::N] {
+        let mut numbers = [0.0; Self::N];
+        numbers[..Clock::N].copy_from_slice(&self.clock);
+        numbers[Clock::N..Clock::N + 3].copy_from_slice(&[self.changes, self.days, self.rate]);
+        numbers[Clock::N + 3..].copy_from_slice(&self.hearsay);
+        numbers
+    }
+
+    fn from_numbers(numbers: [f64; Self::N]) -> Self {
+        let mut memory = Self {
+            clock: [0.0; Clock::N],
+            changes: numbers[Clock::N].max(0.0),
+            days: numbers[Clock::N + 1].max(0.0),
+            rate: numbers[Clock::N + 2].max(f64::MIN_POSITIVE),
+            hearsay: [0.0; Hearsay::N],
+        };
+        memory.clock.copy_from_slice(&numbers[..Clock::N]);
+        memory.hearsay.copy_from_slice(&numbers[Clock::N + 3..]);
+        memory
+    }
+
+    fn to_bytes(self) -> Vec<u8> {
+        numbers_to_bytes(&self.numbers())
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        numbers_from_bytes(bytes).map(Self::from_numbers)
+    }
+}
+
+/// Whether a leaf is inside a node that is closed.
+fn is_closed(tree: &Tree, closed_until: &BTreeMap<NodeId, f64>, leaf: NodeId) -> bool {
+    !closed_until.is_empty()
+        && tree
+            .path(leaf)
+            .iter()
+            .any(|node| closed_until.contains_key(node))
 }
 
 /// What an element's freshness is worth per cost of a poll.

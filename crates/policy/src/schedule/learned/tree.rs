@@ -34,7 +34,9 @@ pub(super) struct Node {
     pub(super) basis: f64,
     /// Where it is in its parent's heap.
     position: u32,
-    depth: u8,
+    pub(super) depth: u8,
+    /// Nothing in it is due, whatever its entries say.
+    is_closed: bool,
     heap: Vec<(f64, u32)>,
 }
 
@@ -69,6 +71,7 @@ impl Tree {
             basis: f64::NAN,
             position: 0,
             depth: 0,
+            is_closed: false,
             heap: Vec::new(),
         };
         Self { nodes: vec![root] }
@@ -91,6 +94,7 @@ impl Tree {
             basis: f64::NAN,
             position: around.heap.len() as u32,
             depth: around.depth + 1,
+            is_closed: false,
             heap: Vec::new(),
         };
         self.nodes.push(node);
@@ -148,6 +152,25 @@ impl Tree {
         self.tell(leaf);
     }
 
+    /// Closes a node, so that nothing in it comes first, or opens it again.
+    pub(super) fn set_closed(&mut self, node: NodeId, is_closed: bool) {
+        let place = &mut self.nodes[node as usize].is_closed;
+        if *place != is_closed {
+            *place = is_closed;
+            self.tell(node);
+        }
+    }
+
+    /// Makes room for so many more entries.
+    pub(super) fn reserve(&mut self, node: NodeId, n: usize) {
+        self.nodes[node as usize].heap.reserve_exact(n);
+    }
+
+    /// Puts an element in without order; [`put_anew`](Self::put_anew) then makes it.
+    pub(super) fn put_unordered(&mut self, node: NodeId, index: u32, key: f64) {
+        self.nodes[node as usize].heap.push((key, index));
+    }
+
     /// How many entries a node has.
     pub(super) fn n_entries(&self, node: NodeId) -> usize {
         self.nodes[node as usize].heap.len()
@@ -192,13 +215,15 @@ impl Tree {
                 parent,
                 clock,
                 position,
+                is_closed,
                 heap,
                 ..
             } = &self.nodes[node as usize];
             let (parent, position) = (*parent, *position as usize);
-            let due = heap
-                .first()
-                .map_or(f64::INFINITY, |&(key, _)| clock.when(key));
+            let due = match heap.first() {
+                Some(&(key, _)) if !is_closed => clock.when(key),
+                _ => f64::INFINITY,
+            };
             let before = self.nodes[parent as usize].heap[position].0;
             let entry = (due, node | NODE);
             if due < before {

@@ -153,11 +153,7 @@ pub(super) fn months(
     let n_pages = lives.sum::<f64>() / world.span().max(f64::MIN_POSITIVE);
     let setup = Setup {
         choice: Choice::Sampled(sampling, settings),
-        terms: Terms {
-            budget: Budget::per_day(ratio * n_pages / CYCLE).expect("a share of the pages"),
-            max_interval: None,
-            window: None,
-        },
+        terms: Terms::new(Budget::per_day(ratio * n_pages / CYCLE).expect("a share of the pages")),
         warmup: 0.0,
         seed,
         last_modified: 0.0,

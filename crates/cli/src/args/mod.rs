@@ -1,10 +1,15 @@
 //! What may be typed.
 
+pub(crate) mod project;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::Deserialize;
 use springtide_policy::plan::Rule;
 use springtide_policy::{Objective, Order, Span, Window};
+
+pub(crate) use project::SettingFlags;
 
 use crate::units;
 
@@ -19,16 +24,36 @@ pub(crate) struct Cli {
     /// Say more: what was read, and how long each step took
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
+    /// The folder of the project [default: here, or the nearest folder above with a
+    /// springtide.toml]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) project: Option<PathBuf>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Init(project::Init),
+    Add(project::Add),
+    Rm(project::Rm),
+    Ls(project::Ls),
+    Poll(project::Poll),
+    Run(project::Run),
+    Status(project::Status),
+    Log(project::Log),
+    Diff(project::Diff),
+    Import(project::Import),
+    Export(project::Export),
+    Doctor(project::Doctor),
     Plan(Plan),
     Estimate(Estimate),
     Simulate(Simulate),
     Reproduce(Reproduce),
+    #[command(hide = true)]
+    Completions(project::Completions),
+    #[command(hide = true)]
+    Man(project::Man),
 }
 
 /// How often to poll each element, from a table of change rates and a budget
@@ -37,15 +62,19 @@ pub(crate) enum Command {
 /// standard input or output. The table needs the columns `id` and `rate_per_day`,
 /// and may have `weight`, `cost` and `group`. The plan has the columns `id`,
 /// `frequency_per_day`, `freshness` and `age_days`, in the order of the input.
-#[derive(Debug, Args)]
+///
+/// Without `--rates` it is the project's own plan, by the rates that its polls have
+/// shown, and what other budgets would buy.
+#[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
   springtide plan --rates rates.csv --budget 2000/day --out plan.csv
   springtide plan --rates rates.parquet --target-freshness 95% --out plan.parquet
-  springtide plan --rates rates.csv --budget 2000/day --curve")]
+  springtide plan --rates rates.csv --budget 2000/day --curve
+  springtide plan --budget 5000/day")]
 pub(crate) struct Plan {
-    /// The elements and their change rates
+    /// The elements and their change rates [default: those of the project]
     #[arg(long, value_name = "FILE")]
-    pub(crate) rates: PathBuf,
+    pub(crate) rates: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) goal: Goal,
     /// What to keep low or high [default: freshness]
@@ -70,13 +99,13 @@ pub(crate) struct Plan {
     /// Where the plan goes [default: standard output]
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Print the summary as JSON on standard output; needs --out
+    /// Print the summary as JSON on standard output; of a table of rates, needs --out
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-#[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
+#[derive(Debug, Clone, Args)]
+#[group(multiple = false)]
 pub(crate) struct Goal {
     /// Polls (or cost) per time, all elements together, as in 2000/day
     #[arg(long, value_name = "N/day", value_parser = units::per_day)]
@@ -149,7 +178,8 @@ pub(crate) struct Reproduce {
     pub(crate) list: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum ObjectiveName {
     /// The share of time that copies are fresh
     Freshness,

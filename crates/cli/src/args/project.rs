@@ -1,0 +1,452 @@
+//! What may be typed to work on a project.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::ObjectiveName;
+use crate::config::value::{
+    AllowPrivate, AtMost, FirstPass, Hours, Lasting, PerDay, Policy, Share, Size,
+};
+use crate::units;
+
+/// Make a project: a folder with springtide.toml and .springtide/
+///
+/// Safe to repeat: what is there stays as it is.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  springtide init
+  springtide init mirror --budget 2000/day")]
+pub(crate) struct Init {
+    /// Where [default: here]
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
+    /// Polls per time, as in 2000/day; written into a new springtide.toml
+    #[arg(long, value_name = "N/day")]
+    pub(crate) budget: Option<PerDay>,
+    /// Print what was done as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Add sources, and say what was found there
+///
+/// An address is a page or a sitemap, whichever it turns out to be; with `--site` it
+/// is a site, whose sitemaps and links are followed. A file is a list: one address a
+/// line, or CSV with the columns `url`, `weight` and `group`. Makes a project where
+/// there is none.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  springtide add https://docs.example.org/sitemap.xml --budget 2000/day
+  springtide add --site https://example.org/ --name example
+  springtide add urls.txt --dry-run")]
+pub(crate) struct Add {
+    /// Addresses, or files with addresses
+    #[arg(value_name = "URL", required = true)]
+    pub(crate) urls: Vec<String>,
+    /// They are sites: follow their sitemaps and links
+    #[arg(long)]
+    pub(crate) site: bool,
+    /// They are of this kind, whatever they look like
+    #[arg(long, value_enum, conflicts_with = "site")]
+    pub(crate) kind: Option<AddKind>,
+    /// What to call it [default: after its host or file]
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// How much its freshness matters, relative to others
+    #[arg(long, value_name = "W", value_parser = weight)]
+    pub(crate) weight: Option<f64>,
+    /// Polls per time for the whole project, as in 2000/day; written into
+    /// springtide.toml
+    #[arg(long, value_name = "N/day")]
+    pub(crate) budget: Option<PerDay>,
+    /// Only say what was found
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not ask: write the source down as it is
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) offline: bool,
+    #[command(flatten)]
+    pub(crate) http: HttpFlags,
+    /// Print what was found as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AddKind {
+    /// One page
+    Page,
+    /// A sitemap, or an index of sitemaps
+    Sitemap,
+    /// A site: its sitemaps, or its links
+    Site,
+    /// A file with addresses
+    List,
+}
+
+/// Remove sources, with their elements and what is known of them
+#[derive(Debug, Args)]
+pub(crate) struct Rm {
+    /// Their names
+    #[arg(value_name = "NAME", required = true)]
+    pub(crate) names: Vec<String>,
+    /// Print what was removed as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// List sources or, with --elements, elements
+///
+/// With `--elements`: when each was last polled, when it will be and why, how often it
+/// changes and is polled, how fresh its copy is. `--json` gives one object per element
+/// and line.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  springtide ls
+  springtide ls --elements docs --state failing
+  springtide ls --elements --json")]
+pub(crate) struct Ls {
+    /// Only this source
+    #[arg(value_name = "SOURCE")]
+    pub(crate) source: Option<String>,
+    /// List elements
+    #[arg(long)]
+    pub(crate) elements: bool,
+    /// Only elements in this state
+    #[arg(long, value_enum, requires = "elements")]
+    pub(crate) state: Option<StateName>,
+    /// Also sitemaps and other listings, which are polled but have no copy
+    #[arg(long, requires = "elements")]
+    pub(crate) listings: bool,
+    /// No more than so many [default: 50 elements in a table, all as JSON]
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
+    /// Print JSON: sources as one document, elements one a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StateName {
+    /// Never polled
+    New,
+    /// The last poll was answered
+    Ok,
+    /// The last poll failed
+    Failing,
+    /// We are asked to keep away
+    Blocked,
+    /// No longer there
+    Gone,
+}
+
+/// Poll now: what is due, or the elements that are named
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  springtide poll
+  springtide poll 17 https://docs.example.org/intro.html")]
+pub(crate) struct Poll {
+    /// Elements by number or address, or all of a source by its name [default: what is
+    /// due]
+    #[arg(value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+    #[command(flatten)]
+    pub(crate) settings: SettingFlags,
+    /// Print what was found as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Keep the copy fresh until stopped
+///
+/// Ctrl-C is safe at any time. Every flag can be set in springtide.toml, or by a
+/// variable named after its key: SPRINGTIDE_BUDGET_POLLS for budget.polls. A flag
+/// overrules a variable, a variable the file.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  springtide run
+  springtide run --for 10m --budget 100/hour
+  springtide run --once")]
+pub(crate) struct Run {
+    /// Stop after this time
+    #[arg(long = "for", value_name = "SPAN")]
+    pub(crate) span: Option<Lasting>,
+    /// Stop after so many polls
+    #[arg(long, value_name = "N")]
+    pub(crate) max_polls: Option<u64>,
+    /// Poll what is due now, then stop
+    #[arg(long)]
+    pub(crate) once: bool,
+    #[command(flatten)]
+    pub(crate) settings: SettingFlags,
+    /// Print what came of it as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Settings of the file that can be overruled.
+#[derive(Debug, Args, Default)]
+#[command(next_help_heading = "Settings")]
+pub(crate) struct SettingFlags {
+    /// Polls per time, as in 2000/day
+    #[arg(long, value_name = "N/day")]
+    pub(crate) budget: Option<PerDay>,
+    /// No more polls than this in any span, as in 200/hour
+    #[arg(long, value_name = "N/hour")]
+    pub(crate) burst: Option<AtMost>,
+    /// The hours of the day in which polls may be made, as in "22:00-06:00 UTC"
+    #[arg(long, value_name = "FROM-TO")]
+    pub(crate) window: Option<Hours>,
+    /// The share of polls drawn at random, to measure freshness [default: 2%]
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) audit: Option<Share>,
+    /// Whether first polls of new elements count [default: free]
+    #[arg(long, value_enum)]
+    pub(crate) first_pass: Option<FirstPass>,
+    /// The freshness to be reached, as in 95%
+    #[arg(long, value_name = "RATIO")]
+    pub(crate) target_freshness: Option<Share>,
+    /// The age above which to warn, as in 12h
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) warn_after: Option<Lasting>,
+    /// The age above which the target is missed, as in 2d
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) error_after: Option<Lasting>,
+    /// What to keep high or low [default: freshness]
+    #[arg(long, value_enum)]
+    pub(crate) objective: Option<ObjectiveName>,
+    /// How to spend the budget [default: learned]
+    #[arg(long, value_enum)]
+    pub(crate) policy: Option<Policy>,
+    /// No element waits longer, where the budget allows it [default: none]
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) max_interval: Option<Lasting>,
+    /// The cycle of policies that poll in batches [default: 30d]
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) cycle: Option<Lasting>,
+    /// Whom the owner of a server can turn to; part of the user agent
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) contact: Option<String>,
+    /// The longest that a request may take [default: 30s]
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) timeout: Option<Lasting>,
+    /// The longest body, decoded [default: 10MB]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) max_body: Option<Size>,
+    /// Private addresses may be asked: all, or those in these networks
+    #[arg(
+        long,
+        value_name = "NETWORK,…",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub(crate) allow_private: Option<AllowPrivate>,
+}
+
+/// The settings that matter to a few requests.
+#[derive(Debug, Args, Default)]
+#[command(next_help_heading = "Settings")]
+pub(crate) struct HttpFlags {
+    /// Whom the owner of a server can turn to; part of the user agent
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) contact: Option<String>,
+    /// The longest that a request may take [default: 30s]
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) timeout: Option<Lasting>,
+    /// Private addresses may be asked: all, or those in these networks
+    #[arg(
+        long,
+        value_name = "NETWORK,…",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub(crate) allow_private: Option<AllowPrivate>,
+}
+
+impl HttpFlags {
+    pub(crate) fn as_settings(&self) -> SettingFlags {
+        SettingFlags {
+            contact: self.contact.clone(),
+            timeout: self.timeout,
+            allow_private: self.allow_private.clone(),
+            ..SettingFlags::default()
+        }
+    }
+}
+
+/// How fresh the copy is now, measured and predicted
+///
+/// Measured freshness is of audit polls, which are drawn at random; its interval holds
+/// the truth in nine of ten cases.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  springtide status
+  springtide status --check --json")]
+pub(crate) struct Status {
+    /// Exit with 4 if the [target] of springtide.toml is missed
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Measure from then on: 2h, yesterday, 2026-05-01 [default: the last day, or as
+    /// long as it takes to have a hundred audit polls]
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) since: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The changes found, newest first
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  springtide log --since yesterday
+  springtide log --source docs --json")]
+pub(crate) struct Log {
+    /// Only those found from then on: 2h, yesterday, 2026-05-01
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) since: Option<String>,
+    /// Only of this source
+    #[arg(long, value_name = "NAME")]
+    pub(crate) source: Option<String>,
+    /// Only of this element: its number or its address
+    #[arg(long, value_name = "ID")]
+    pub(crate) element: Option<String>,
+    /// No more than so many [default: 50 in a table, all as JSON]
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
+    /// Print one object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What changed between two versions of an element
+///
+/// Versions are numbered from 1, the first; without numbers the last two are compared.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  springtide diff https://docs.example.org/intro.html
+  springtide diff 17 3 5
+  springtide diff 17 --versions")]
+pub(crate) struct Diff {
+    /// The element: its number or its address
+    #[arg(value_name = "ELEMENT")]
+    pub(crate) element: String,
+    /// The version before [default: the one before B]
+    #[arg(value_name = "A")]
+    pub(crate) before: Option<u64>,
+    /// The version after [default: the last]
+    #[arg(value_name = "B")]
+    pub(crate) after: Option<u64>,
+    /// Only list the versions that there are
+    #[arg(long, conflicts_with_all = ["before", "after"])]
+    pub(crate) versions: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Take in addresses from a file, without asking anybody
+///
+/// The file has one address a line (blank lines and those that begin with `#` are
+/// skipped) or is CSV with a header and the columns `url`, `weight` and `group`; .gz and
+/// .zst are read as such. It becomes a source of kind list, which does not need the file
+/// any more.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  springtide import urls.txt
+  springtide import pages.csv.gz --source shop")]
+pub(crate) struct Import {
+    /// The file; `-` is standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The source that they go to, new or not [default: named after the file]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) source: Option<String>,
+    /// How much their freshness matters, relative to others
+    #[arg(long, value_name = "W", value_parser = weight)]
+    pub(crate) weight: Option<f64>,
+    /// Print what was taken in as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Write out the copy, or what is known of its elements
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  springtide export bodies copy/
+  springtide export jsonl elements.jsonl
+  springtide export csv elements.csv.gz")]
+pub(crate) struct Export {
+    /// In which form
+    #[arg(value_enum, value_name = "FORM")]
+    pub(crate) form: ExportForm,
+    /// Where to: a folder for bodies, else a file [default: standard output]
+    #[arg(value_name = "TO")]
+    pub(crate) to: Option<PathBuf>,
+    /// Only this source
+    #[arg(long, value_name = "NAME")]
+    pub(crate) source: Option<String>,
+    /// Print what was written as JSON; needs a file or folder
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportForm {
+    /// The copy: one file per element, and manifest.jsonl
+    Bodies,
+    /// Elements, one JSON object a line
+    Jsonl,
+    /// Elements as CSV (.gz, .zst or .parquet by the ending)
+    Csv,
+}
+
+/// Check store and configuration; repair, back up, clear out
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Mend what can be mended, and say what was done
+    #[arg(long)]
+    pub(crate) repair: bool,
+    /// Write a copy of the store to this file first
+    #[arg(long, value_name = "FILE")]
+    pub(crate) back_up: Option<PathBuf>,
+    /// Remove bodies that nothing names any more
+    #[arg(long)]
+    pub(crate) gc: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Print a script that completes commands as they are typed
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// For which shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Write the manual pages into a folder
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    /// Where to
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+}
+
+fn weight(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(weight) if weight >= 0.0 && weight.is_finite() => Ok(weight),
+        _ => Err("a weight is zero or more".into()),
+    }
+}
+
+/// A budget as it is written into the file.
+pub(crate) fn per_day_text(per_day: f64) -> String {
+    let text = format!("{per_day}/day");
+    // A rate whose digits do not come back as they were would be another budget.
+    debug_assert_eq!(units::per_day(&text), Ok(per_day));
+    text
+}

@@ -1,0 +1,152 @@
+//! Changes to `springtide.toml` that leave everything else in it as it was: comments,
+//! order, blank lines.
+
+use std::path::Path;
+
+use toml_edit::{DocumentMut, Item, Table, value};
+
+use super::FILE;
+use crate::failure::{Failure, Outcome};
+use crate::table::{Unfinished, write_whole};
+
+/// The file, to be changed and written back.
+pub(crate) struct Editor {
+    document: DocumentMut,
+}
+
+/// A source to be written into the file.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct NewSource {
+    pub(crate) name: String,
+    pub(crate) kind: &'static str,
+    pub(crate) url: Option<String>,
+    pub(crate) file: Option<String>,
+    pub(crate) weight: Option<f64>,
+}
+
+impl Editor {
+    /// Opens the file of a project.
+    pub(crate) fn open(folder: &Path) -> Outcome<Self> {
+        let path = folder.join(FILE);
+        let refuse = || Failure::input(format!("cannot read {}", path.display()));
+        let text = std::fs::read_to_string(&path).map_err(|error| refuse().cause(error))?;
+        let document = text
+            .parse()
+            .map_err(|error: toml_edit::TomlError| refuse().cause(error.message()))?;
+        Ok(Self { document })
+    }
+
+    /// Adds a source at the end.
+    pub(crate) fn add_source(&mut self, source: &NewSource) -> Outcome<()> {
+        let sources = self
+            .document
+            .entry("source")
+            .or_insert_with(|| {
+                // No header of its own: `[source.docs]` says it all.
+                let mut sources = Table::new();
+                sources.set_implicit(true);
+                Item::Table(sources)
+            })
+            .as_table_like_mut()
+            .ok_or_else(|| Failure::input(format!("`source` in {FILE} is not a table")))?;
+        let mut table = Table::new();
+        table.insert("kind", value(source.kind));
+        if let Some(url) = &source.url {
+            table.insert("url", value(url));
+        }
+        if let Some(file) = &source.file {
+            table.insert("file", value(file));
+        }
+        if let Some(weight) = source.weight {
+            table.insert("weight", value(weight));
+        }
+        table.decor_mut().set_prefix("\n");
+        sources.insert(&source.name, Item::Table(table));
+        Ok(())
+    }
+
+    /// Takes a source out; `false` if there is none of this name.
+    pub(crate) fn remove_source(&mut self, name: &str) -> bool {
+        let sources = self.document.get_mut("source");
+        let sources = sources.and_then(Item::as_table_like_mut);
+        sources.is_some_and(|sources| sources.remove(name).is_some())
+    }
+
+    /// Sets `budget.polls`.
+    pub(crate) fn set_budget(&mut self, polls: &str) -> Outcome<()> {
+        let budget = self
+            .document
+            .entry("budget")
+            .or_insert_with(|| Item::Table(Table::new()))
+            .as_table_like_mut()
+            .ok_or_else(|| Failure::input(format!("`budget` in {FILE} is not a table")))?;
+        match budget.get_mut("polls").and_then(Item::as_value_mut) {
+            // A comment behind the value stays there.
+            Some(old) => {
+                let decor = old.decor().clone();
+                *old = polls.into();
+                *old.decor_mut() = decor;
+            }
+            None => {
+                budget.insert("polls", value(polls));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the file, whole or not at all.
+    pub(crate) fn write(&self, folder: &Path, unfinished: &Unfinished) -> Outcome<()> {
+        write_whole(&folder.join(FILE), &self.document.to_string(), unfinished)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_and_order_survive() {
+        let text = "# ours\n[http] # how to ask\ncontact = \"a@example.org\"\n\n\
+                    [budget]\npolls = \"5/day\" # not much\n\n\
+                    # the manual\n[source.docs]\nkind = \"page\"\nurl = \"https://example.org/\"\n";
+        let mut editor = Editor {
+            document: text.parse().unwrap(),
+        };
+        editor.set_budget("7/day").unwrap();
+        editor
+            .add_source(&NewSource {
+                name: "urls.txt".into(),
+                kind: "list",
+                file: Some("urls.txt".into()),
+                ..NewSource::default()
+            })
+            .unwrap();
+        let wanted = text.replace("5/day", "7/day")
+            + "\n[source.\"urls.txt\"]\nkind = \"list\"\nfile = \"urls.txt\"\n";
+        assert_eq!(editor.document.to_string(), wanted);
+        assert!(editor.remove_source("urls.txt") && !editor.remove_source("urls.txt"));
+        assert_eq!(editor.document.to_string(), text.replace("5/day", "7/day"));
+    }
+
+    #[test]
+    fn an_empty_file_gets_what_is_added() {
+        let mut editor = Editor {
+            document: DocumentMut::new(),
+        };
+        editor.set_budget("2000/day").unwrap();
+        editor
+            .add_source(&NewSource {
+                name: "docs".into(),
+                kind: "sitemap",
+                url: Some("https://example.org/sitemap.xml".into()),
+                weight: Some(2.0),
+                ..NewSource::default()
+            })
+            .unwrap();
+        assert_eq!(
+            editor.document.to_string(),
+            "[budget]\npolls = \"2000/day\"\n\n[source.docs]\nkind = \"sitemap\"\n\
+             url = \"https://example.org/sitemap.xml\"\nweight = 2.0\n"
+        );
+    }
+}

@@ -1,0 +1,383 @@
+//! `springtide add`: new sources, and what was found there.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use springtide_engine::fetch::group_of;
+use springtide_engine::settings::{Settings, SourceSettings};
+use springtide_store::{Fact, Memory, SourceKind, Store};
+
+use super::import::name_after;
+use super::{Project, init, kind_name};
+use crate::args::project::{Add, AddKind, per_day_text};
+use crate::config::edit::{Editor, NewSource};
+use crate::config::{self, Config, DEFAULT_BUDGET, address, path_for_file};
+use crate::failure::{Failure, Outcome};
+use crate::json::print_json;
+use crate::live::{self, Found};
+use crate::moment::brief;
+use crate::table::{Unfinished, shorten, shorten_to};
+use crate::talk::{Talk, count};
+
+pub(crate) fn run(
+    args: &Add,
+    named: Option<&Path>,
+    talk: Talk,
+    unfinished: &Unfinished,
+) -> Outcome<()> {
+    if args.name.is_some() && args.urls.len() > 1 {
+        return Err(Failure::input("--name is for one source")
+            .cause(format!("{} are to be added", args.urls.len()))
+            .hint("add them one by one"));
+    }
+    let meant = args
+        .urls
+        .iter()
+        .map(|text| Meant::new(text, args))
+        .collect::<Outcome<Vec<_>>>()?;
+    let project = match Project::look(named)? {
+        Some(project) => Some(project),
+        None if args.dry_run => None,
+        None => {
+            let folder = named.unwrap_or(Path::new("."));
+            let budget = args.budget.map(|budget| per_day_text(budget.0));
+            let made = init::make(folder, budget.as_deref(), unfinished)?;
+            talk.say(format!("made {}", folder.join(config::FILE).display()));
+            Some(made)
+        }
+    };
+    let flags = args.http.as_settings();
+    let mut config = match &project {
+        Some(project) => project.config(&flags, talk)?,
+        None => config::defaults(&flags)?,
+    };
+    let folder = project
+        .as_ref()
+        .map_or(Path::new("."), |project| &project.folder);
+    let mut store: Box<dyn Store> = match &project {
+        Some(project) if !args.dry_run => Box::new(project.write()?),
+        _ => Box::new(Memory::new()),
+    };
+    if args.dry_run {
+        // What is there already need not be taken in again to say what is new.
+        config.settings.sources.clear();
+    }
+
+    let mut added = Vec::new();
+    for meant in meant {
+        if let Some(name) = meant.known_as(&config) {
+            talk.say(format!("{} is there already, as {name}", meant.shown()));
+            continue;
+        }
+        let mut source = meant.settings(args, &config, folder)?;
+        let found = if args.offline || source.kind == SourceKind::List {
+            None
+        } else {
+            let looking = talk.progress("looking", None);
+            let found = live::inspect(&config.settings, &source)?;
+            drop(looking);
+            found
+        };
+        if let Some(kind) = found.as_ref().and_then(|found| found.kind)
+            && args.kind.is_none()
+            && !args.site
+        {
+            source.kind = kind;
+        }
+        config.settings.sources.push(source.clone());
+        added.push((source, found));
+    }
+    let registered = match &project {
+        Some(project) => project.register(&mut *store, &config, talk)?,
+        None => Project {
+            folder: PathBuf::from("."),
+        }
+        .register(&mut *store, &config, talk)?,
+    };
+    let names: Vec<&str> = added
+        .iter()
+        .map(|(source, _)| source.name.as_str())
+        .collect();
+    let mut failed = registered.failed.iter();
+    if let Some((name, cause)) = failed.find(|(name, _)| names.contains(&name.as_str())) {
+        forget(&mut *store, &names)?;
+        return Err(Failure::input(format!("cannot add {name}"))
+            .cause(shorten_to(cause, 300))
+            .hint("one address a line, or CSV with a column `url`; nothing was added"));
+    }
+    if let (Some(project), false) = (&project, args.dry_run) {
+        let mut editor = Editor::open(&project.folder)?;
+        if let Some(budget) = args.budget {
+            editor.set_budget(&per_day_text(budget.0))?;
+        }
+        for (source, _) in &added {
+            editor.add_source(&NewSource {
+                name: source.name.clone(),
+                kind: kind_name(source.kind),
+                url: source.file.is_none().then(|| source.url.clone()),
+                file: source.file.as_ref().map(|path| {
+                    let path = path_for_file(&project.folder, path);
+                    path.display().to_string()
+                }),
+                weight: args.weight,
+            })?;
+        }
+        editor.write(&project.folder, unfinished)?;
+    }
+    let known = store.sources().unwrap_or_default();
+    drop(store);
+    let rows: Vec<Row> = added
+        .into_iter()
+        .map(|(source, found)| {
+            let known = known.iter().find(|known| known.name == source.name);
+            let n_listed = known
+                .filter(|known| matches!(known.kind, SourceKind::List | SourceKind::Page))
+                .map(|known| known.totals.n_elements);
+            Row::new(
+                &source,
+                found.unwrap_or_default(),
+                n_listed,
+                &config.settings,
+            )
+        })
+        .collect();
+    if args.json {
+        return print_json(&rows);
+    }
+    for row in &rows {
+        row.say(args.dry_run, talk);
+    }
+    if !rows.is_empty() && !args.dry_run {
+        if config.is_budget_assumed && args.budget.is_none() {
+            talk.say(format!("no budget is set; {DEFAULT_BUDGET}/day is assumed"));
+        }
+        talk.say("next: `springtide run`");
+    }
+    Ok(())
+}
+
+/// Takes new sources out of the store again.
+fn forget(store: &mut dyn Store, names: &[&str]) -> Outcome<()> {
+    let cannot = |error: springtide_store::Error| {
+        Failure::failed("cannot use the store").cause(super::causes(&error))
+    };
+    let sources = store.sources().map_err(cannot)?;
+    let gone: Vec<Fact> = sources
+        .iter()
+        .filter(|source| names.contains(&source.name.as_str()))
+        .map(|source| Fact::SourceRemoved(source.id))
+        .collect();
+    store.commit(&gone).map_err(cannot)
+}
+
+/// What was typed, understood.
+enum Meant {
+    Url(url::Url),
+    File(PathBuf),
+}
+
+impl Meant {
+    fn new(text: &str, args: &Add) -> Outcome<Self> {
+        let path = Path::new(text.strip_prefix("file://").unwrap_or(text));
+        let refuse =
+            |cause: String| Failure::input(format!("cannot add {}", shorten(text))).cause(cause);
+        for scheme in ["postgres:", "postgresql:", "mysql:", "sqlite:"] {
+            if text.starts_with(scheme) {
+                return Err(refuse("tables are not polled yet".to_owned())
+                    .hint("add a page, a sitemap, a site or a list"));
+            }
+        }
+        if args.kind == Some(AddKind::List) || path.is_file() {
+            if !path.is_file() {
+                return Err(refuse("there is no such file".to_owned()).hint("check the path"));
+            }
+            if args.site {
+                return Err(refuse("it is a file, not a site".to_owned())
+                    .hint("leave out --site; a file is a list of addresses"));
+            }
+            return Ok(Self::File(path.to_owned()));
+        }
+        if !text.contains("://") {
+            return Err(refuse("it is neither an address nor a file".to_owned())
+                .hint(format!("for an address, write https://{}", shorten(text))));
+        }
+        address(text)
+            .map(Self::Url)
+            .map_err(|why| refuse(why).hint("an address begins with https:// or http://"))
+    }
+
+    fn shown(&self) -> String {
+        match self {
+            Self::Url(url) => shorten_to(url.as_str(), 200),
+            Self::File(path) => path.display().to_string(),
+        }
+    }
+
+    /// The source that is the same, if there is one.
+    fn known_as<'a>(&self, config: &'a Config) -> Option<&'a str> {
+        let same = |source: &&SourceSettings| match (self, &source.file) {
+            (Self::Url(url), None) => source.url == url.as_str(),
+            (Self::File(path), Some(known)) => {
+                let whole = |path: &Path| std::fs::canonicalize(path).ok();
+                whole(path).is_some() && whole(path) == whole(known)
+            }
+            _ => false,
+        };
+        let known = config.settings.sources.iter().find(same);
+        known.map(|source| source.name.as_str())
+    }
+
+    fn settings(&self, args: &Add, config: &Config, folder: &Path) -> Outcome<SourceSettings> {
+        let taken = |name: &str| {
+            config
+                .settings
+                .sources
+                .iter()
+                .any(|source| source.name == name)
+                || config.searches.iter().any(|search| search == name)
+        };
+        let name = match &args.name {
+            Some(name) => {
+                config::check_name(name).map_err(|why| {
+                    Failure::input("bad --name")
+                        .cause(why)
+                        .hint("letters, digits, `-`, `_` and `.` make a name")
+                })?;
+                if taken(name) {
+                    return Err(Failure::input(format!("there is a source {name} already"))
+                        .hint("give another --name"));
+                }
+                name.clone()
+            }
+            None => {
+                let base = self.name();
+                let numbered = (2..).map(|n| format!("{base}-{n}"));
+                let mut names = std::iter::once(base.clone()).chain(numbered);
+                names.find(|name| !taken(name)).unwrap_or_default()
+            }
+        };
+        let kind = match (self, args.kind) {
+            (Self::File(_), _) => SourceKind::List,
+            (Self::Url(_), Some(AddKind::Site)) => SourceKind::Site,
+            (Self::Url(_), _) if args.site => SourceKind::Site,
+            (Self::Url(_), Some(AddKind::Sitemap)) => SourceKind::Sitemap,
+            (Self::Url(_), Some(AddKind::Page)) => SourceKind::Page,
+            (Self::Url(url), _) => kind_by_name(url),
+        };
+        let (url, file) = match self {
+            Self::Url(url) => (url.to_string(), None),
+            Self::File(path) => {
+                // From the project's folder, as the file will have it.
+                let path = folder.join(path_for_file(folder, path));
+                (String::new(), Some(path))
+            }
+        };
+        Ok(config::source_with_defaults(
+            name,
+            kind,
+            url,
+            file,
+            args.weight,
+        ))
+    }
+
+    /// What it is called unless somebody says otherwise: its host, or its file.
+    fn name(&self) -> String {
+        let name = match self {
+            Self::Url(url) => {
+                let host = url.host_str().unwrap_or("source");
+                let host = host.strip_prefix("www.").unwrap_or(host);
+                let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+                let host: String = host.chars().map(plain).collect();
+                host.trim_matches('-').to_owned()
+            }
+            Self::File(path) => name_after(path),
+        };
+        if name.is_empty() {
+            "source".to_owned()
+        } else {
+            name
+        }
+    }
+}
+
+/// What an address looks like before it has been asked.
+fn kind_by_name(url: &url::Url) -> SourceKind {
+    let name = url
+        .path()
+        .rsplit('/')
+        .next()
+        .unwrap_or_default()
+        .to_ascii_lowercase();
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    let is_listing = name.contains("sitemap") && (name.ends_with(".xml") || name.ends_with(".txt"));
+    if is_listing || url.path().ends_with("/sitemap") {
+        SourceKind::Sitemap
+    } else {
+        SourceKind::Page
+    }
+}
+
+/// What is said of a new source.
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    kind: &'static str,
+    url: String,
+    #[serde(flatten)]
+    found: Found,
+    /// How long the first polls of all elements take, politely.
+    first_pass_seconds: Option<f64>,
+}
+
+impl Row {
+    fn new(
+        source: &SourceSettings,
+        mut found: Found,
+        n_listed: Option<u64>,
+        settings: &Settings,
+    ) -> Self {
+        found.n_elements = found.n_elements.or(n_listed);
+        // The elements of a list are on many hosts, which are asked side by side.
+        let host = address(&source.url)
+            .ok()
+            .map(|url| group_of(&url, &settings.groups));
+        let gap = host.map(|host| host.gap.as_days() * 86_400.0);
+        let gap = gap.map(|gap| gap.max(found.crawl_delay_seconds.unwrap_or(0.0)));
+        let seconds = found.n_elements.zip(gap).map(|(n, gap)| n as f64 * gap);
+        let place = source.file.as_ref().map(|path| path.display().to_string());
+        Self {
+            name: source.name.clone(),
+            kind: kind_name(source.kind),
+            url: place.unwrap_or_else(|| source.url.clone()),
+            found,
+            first_pass_seconds: seconds,
+        }
+    }
+
+    fn say(&self, is_dry: bool, talk: Talk) {
+        let would = if is_dry { "would add" } else { "added" };
+        let url = shorten_to(&self.url, 200);
+        talk.say(format!("{would} {} ({}): {url}", self.name, self.kind));
+        let line = |name: &str, value: Option<String>| {
+            if let Some(value) = value {
+                talk.say(format!("  {name:12}{value}"));
+            }
+        };
+        let found = &self.found;
+        let some = |texts: &[String]| (!texts.is_empty()).then(|| texts.join(", "));
+        line("elements", found.n_elements.map(|n| count(n as usize)));
+        line(
+            "robots.txt",
+            found.robots.as_deref().map(|text| shorten_to(text, 200)),
+        );
+        line("crawl-delay", found.crawl_delay_seconds.map(brief));
+        line("validators", some(&found.validators));
+        line("hints", some(&found.hints));
+        line(
+            "first pass",
+            self.first_pass_seconds
+                .map(|s| format!("about {}", brief(s))),
+        );
+    }
+}

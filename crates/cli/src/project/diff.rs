@@ -1,0 +1,220 @@
+//! `springtide diff`: what changed between two versions of an element.
+
+use std::io::{IsTerminal, Write};
+
+use serde::Serialize;
+use springtide_engine::detect::{self, Lens};
+use springtide_store::{Change, ChangeFilter, Moment};
+
+use super::log::{digest, kind_name};
+use super::{Project, element_named};
+use crate::args::SettingFlags;
+use crate::args::project::Diff;
+use crate::columns::{Columns, Side, has_colour};
+use crate::failure::{Failure, Outcome};
+use crate::json::print_json;
+use crate::moment::{self, relative, rfc3339};
+use crate::table::unwritable;
+use crate::talk::Talk;
+
+/// Lines around a change.
+const CONTEXT: usize = 3;
+/// Versions that are read; nobody goes further back by number.
+const MOST_VERSIONS: usize = 100_000;
+
+/// A version as programs see it.
+#[derive(Serialize)]
+struct Version {
+    number: u64,
+    #[serde(serialize_with = "moment::serialize")]
+    found_at: Option<Moment>,
+    kind: &'static str,
+    bytes: Option<u64>,
+    digest: Option<String>,
+}
+
+pub(crate) fn run(args: &Diff, project: &Project, talk: Talk) -> Outcome<()> {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        element: u32,
+        source: &'a str,
+        locator: &'a str,
+        before: Version,
+        after: Version,
+        n_removed: usize,
+        n_added: usize,
+        diff: String,
+    }
+    let config = project.config(&SettingFlags::default(), talk)?;
+    let store = project.read()?;
+    let refuse = |error| project.refuse(&error);
+    let kept = element_named(project, &*store, &args.element)?;
+    let filter = ChangeFilter {
+        element: Some(kept.element.id),
+        ..ChangeFilter::default()
+    };
+    let mut versions = store
+        .changes(&filter, None, MOST_VERSIONS)
+        .map_err(refuse)?;
+    versions.retain(|change| change.body.is_some() || change.digest.is_some());
+    versions.reverse();
+    if args.versions {
+        return list(&versions, args.json, talk);
+    }
+    let (before, after) = choose(args, versions.len() as u64)?;
+    let sources = store.sources().map_err(refuse)?;
+    let source = sources
+        .iter()
+        .find(|source| source.id == kept.element.source)
+        .map_or("", |source| source.name.as_str());
+    let settings = config.settings.sources.iter().find(|s| s.name == source);
+    let lens = match settings {
+        Some(settings) => Lens::new(&settings.keep, &settings.drop)
+            .map_err(|error| Failure::input(format!("bad source.{source}.detect")).cause(error))?,
+        None => Lens::default(),
+    };
+    let bodies = project.bodies()?;
+    let text = |number: u64| {
+        let change = &versions[number as usize - 1];
+        let missing = || {
+            Failure::failed(format!("version {number} is no longer kept"))
+                .hint("`--versions` lists those that there are")
+        };
+        let body = bodies
+            .get(change.body.ok_or_else(missing)?)
+            .map_err(|error| missing().cause(error))?;
+        Outcome::Ok(lens.look(&body, change.content_type.as_deref()).text)
+    };
+    let (old, new) = (text(before)?, text(after)?);
+    let diff = detect::diff(&old, &new, CONTEXT);
+    if args.json {
+        let starting = |sign: char, header: &str| {
+            let lines = diff.lines();
+            let lines = lines.filter(|line| line.starts_with(sign) && !line.starts_with(header));
+            lines.count()
+        };
+        return print_json(&Document {
+            element: kept.element.id.0,
+            source,
+            locator: &kept.element.locator,
+            before: version(before, &versions),
+            after: version(after, &versions),
+            n_removed: starting('-', "---"),
+            n_added: starting('+', "+++"),
+            diff,
+        });
+    }
+    let name = |number: u64| {
+        let found_at = rfc3339(versions[number as usize - 1].found_at);
+        format!(
+            "{} (version {number}, found {found_at})",
+            kept.element.locator
+        )
+    };
+    if diff.is_empty() {
+        talk.say("nothing that matters differs between the two versions");
+        return Ok(());
+    }
+    print(&format!(
+        "--- {}\n+++ {}\n{diff}",
+        name(before),
+        name(after)
+    ))
+}
+
+/// Which versions are meant.
+fn choose(args: &Diff, n_versions: u64) -> Outcome<(u64, u64)> {
+    let refuse = |cause: String| Failure::input("there is nothing to compare").cause(cause);
+    let there_are = match n_versions {
+        0 => "there is no version yet".to_owned(),
+        1 => "there is only one version".to_owned(),
+        n => format!("there are versions 1 to {n}"),
+    };
+    // With one number, it is compared with what came after it up to now.
+    let (before, after) = match (args.before, args.after) {
+        (Some(before), Some(after)) => (before, after),
+        (Some(before), None) => (before, n_versions),
+        (None, _) if n_versions < 2 => {
+            return Err(refuse(there_are).hint("`springtide log` shows the changes found"));
+        }
+        (None, _) => (n_versions - 1, n_versions),
+    };
+    for number in [before, after] {
+        if !(1..=n_versions).contains(&number) {
+            return Err(refuse(format!("there is no version {number}; {there_are}"))
+                .hint("`--versions` lists them"));
+        }
+    }
+    Ok((before, after))
+}
+
+fn version(number: u64, versions: &[Change]) -> Version {
+    let change = &versions[number as usize - 1];
+    Version {
+        number,
+        found_at: Some(change.found_at),
+        kind: kind_name(change.kind),
+        bytes: change.bytes_after,
+        digest: change.digest.as_ref().map(digest),
+    }
+}
+
+fn list(versions: &[Change], as_json: bool, talk: Talk) -> Outcome<()> {
+    let rows = (1..=versions.len() as u64).map(|number| version(number, versions));
+    if as_json {
+        return print_json(&rows.collect::<Vec<_>>());
+    }
+    let now = moment::now();
+    let mut columns = Columns::new(&[
+        ("version", Side::Right),
+        ("found", Side::Right),
+        ("kind", Side::Left),
+        ("bytes", Side::Right),
+    ]);
+    for row in rows {
+        let found = row.found_at.map(|found_at| relative(found_at, now));
+        columns.push(vec![
+            row.number.to_string(),
+            found.unwrap_or_default(),
+            row.kind.to_owned(),
+            row.bytes
+                .map_or_else(|| "-".into(), |bytes| bytes.to_string()),
+        ]);
+    }
+    if columns.is_empty() {
+        talk.say("there is no version yet");
+        return Ok(());
+    }
+    columns.print()
+}
+
+/// A diff on standard output, red and green on a terminal; what remote bytes would do to
+/// a terminal is undone.
+fn print(diff: &str) -> Outcome<()> {
+    let mut stdout = std::io::stdout().lock();
+    let is_terminal = stdout.is_terminal();
+    let mut text = String::with_capacity(diff.len() + diff.len() / 8);
+    for line in diff.lines() {
+        let line = if is_terminal {
+            crate::table::shorten_to(line, usize::MAX)
+        } else {
+            line.to_owned()
+        };
+        let colour = match line.as_bytes().first() {
+            Some(b'+') => "\u{1b}[32m",
+            Some(b'-') => "\u{1b}[31m",
+            Some(b'@') => "\u{1b}[36m",
+            _ => "",
+        };
+        if is_terminal && has_colour() && !colour.is_empty() {
+            text.push_str(&format!("{colour}{line}\u{1b}[0m\n"));
+        } else {
+            text.push_str(&line);
+            text.push('\n');
+        }
+    }
+    stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .map_err(|error| unwritable("standard output", &error))
+}

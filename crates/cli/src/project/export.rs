@@ -1,0 +1,307 @@
+//! `springtide export`: the copy, or what is known of its elements.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use springtide_store::{Copy, Kept, Moment, Source, State, Store};
+
+use super::log::digest;
+use super::rows::{Enough, Row, Rows, Wanted};
+use super::{Project, source_named, sources};
+use crate::args::SettingFlags;
+use crate::args::project::{Export, ExportForm};
+use crate::config::Config;
+use crate::failure::{Failure, Outcome};
+use crate::json::print_json;
+use crate::moment::{self, rfc3339};
+use crate::table::{Cells, Holds, Output, Texts, Unfinished, WholeFile, unwritable};
+use crate::talk::{Talk, count};
+use crate::view::View;
+
+pub(crate) fn run(
+    args: &Export,
+    project: &Project,
+    talk: Talk,
+    unfinished: &Unfinished,
+) -> Outcome<()> {
+    #[derive(Serialize)]
+    struct Summary {
+        n_elements: u64,
+        n_missing: u64,
+        to: String,
+    }
+    let config = project.config(&SettingFlags::default(), talk)?;
+    let to = args.to.as_deref().filter(|to| *to != Path::new("-"));
+    if args.json && to.is_none() {
+        return Err(Failure::input("--json needs somewhere to write to")
+            .cause("elements and summary cannot both go to standard output")
+            .hint("name a file"));
+    }
+    let store = project.read()?;
+    let sources = sources(project, &*store, &config)?;
+    let wanted = Wanted {
+        source: match &args.source {
+            Some(name) => Some(source_named(&sources, name)?.id),
+            None => None,
+        },
+        ..Wanted::default()
+    };
+    let export = Exporter {
+        project,
+        config: &config,
+        store: &*store,
+        sources: &sources,
+        wanted,
+        talk,
+        unfinished,
+    };
+    let (n_elements, n_missing) = match (args.form, to) {
+        (ExportForm::Bodies, None) => {
+            return Err(Failure::input("bodies go into a folder")
+                .hint("name one: `springtide export bodies copy/`"));
+        }
+        (ExportForm::Bodies, Some(folder)) => export.bodies(folder)?,
+        (ExportForm::Jsonl, to) => (export.jsonl(to)?, 0),
+        (ExportForm::Csv, to) => (export.csv(to)?, 0),
+    };
+    if let Some(to) = to {
+        if args.json {
+            return print_json(&Summary {
+                n_elements,
+                n_missing,
+                to: to.display().to_string(),
+            });
+        }
+        let n = count(n_elements as usize);
+        talk.say(format!("{n} elements are in {}", to.display()));
+    }
+    if n_missing > 0 {
+        let n = count(n_missing as usize);
+        talk.say(format!(
+            "warning: {n} copies are damaged or missing and were left out; `springtide doctor` says more"
+        ));
+    }
+    Ok(())
+}
+
+struct Exporter<'a> {
+    project: &'a Project,
+    config: &'a Config,
+    store: &'a dyn Store,
+    sources: &'a [Source],
+    wanted: Wanted,
+    talk: Talk,
+    unfinished: &'a Unfinished,
+}
+
+/// A line of the manifest.
+#[derive(Serialize)]
+struct Line<'a> {
+    locator: &'a str,
+    file: &'a str,
+    digest: String,
+    #[serde(serialize_with = "moment::serialize")]
+    polled_at: Option<Moment>,
+    #[serde(serialize_with = "moment::serialize")]
+    changed_at: Option<Moment>,
+    status: u16,
+}
+
+impl Exporter<'_> {
+    /// Calls `each` with all that is wanted.
+    fn each(&self, each: &mut dyn FnMut(&Kept, &Row<'_>) -> Outcome<()>) -> Outcome<()> {
+        let objective = self.config.settings.policy.objective;
+        let view = View::new(self.store, objective, moment::now())
+            .map_err(|error| self.project.refuse(&error))?;
+        let in_source = |source: &&Source| self.wanted.source.is_none_or(|id| id == source.id);
+        let total = self.sources.iter().filter(in_source);
+        let total = total.map(|source| source.totals.n_elements + source.totals.n_gone);
+        let writing = self.talk.progress("writing", Some(total.sum()));
+        let mut rows = Rows::new(self.project, self.store, self.sources, view);
+        rows.each(self.wanted, &mut |kept, row, _| {
+            writing.advance(1);
+            each(kept, row)?;
+            Ok(Enough::No)
+        })
+    }
+
+    /// Writes copies into a folder; the manifest appears when all are there. Says how
+    /// many, and how many could not be had.
+    fn bodies(&self, folder: &Path) -> Outcome<(u64, u64)> {
+        let failed =
+            |path: &Path, error: &std::io::Error| unwritable(&path.display().to_string(), error);
+        std::fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
+        let bodies = self.project.bodies()?;
+        let path = folder.join("manifest.jsonl");
+        let mut manifest = WholeFile::new(Some(&path), self.unfinished)?;
+        let (mut n, mut n_missing) = (0, 0);
+        let mut made = PathBuf::new();
+        self.each(&mut |kept, row| {
+            let Some(copy) = kept.copy.as_ref().filter(|_| kept.state != State::Gone) else {
+                return Ok(());
+            };
+            let Ok(body) = bodies.get(copy.body) else {
+                n_missing += 1;
+                return Ok(());
+            };
+            let file = file_name(kept, row.source, copy);
+            let path = folder.join(&file);
+            if let Some(parent) = path.parent().filter(|parent| **parent != made) {
+                std::fs::create_dir_all(parent).map_err(|error| failed(parent, &error))?;
+                made = parent.to_owned();
+            }
+            let mut out = File::create(&path).map_err(|error| failed(&path, &error))?;
+            out.write_all(&body)
+                .map_err(|error| failed(&path, &error))?;
+            n += 1;
+            manifest.line(&Line {
+                locator: row.locator,
+                file: &file,
+                digest: digest(&copy.digest),
+                polled_at: row.polled_at,
+                changed_at: row.changed_at,
+                status: copy.status,
+            })
+        })?;
+        manifest.finish()?;
+        Ok((n, n_missing))
+    }
+
+    fn jsonl(&self, to: Option<&Path>) -> Outcome<u64> {
+        let mut out = WholeFile::new(to, self.unfinished)?;
+        let mut n = 0;
+        self.each(&mut |_, row| {
+            n += 1;
+            out.line(row)
+        })?;
+        out.finish()?;
+        Ok(n)
+    }
+
+    fn csv(&self, to: Option<&Path>) -> Outcome<u64> {
+        /// Rows that are written at a time.
+        const BATCH: usize = 10_000;
+        let names = [
+            "id",
+            "source",
+            "locator",
+            "group",
+            "weight",
+            "rate_per_day",
+            "low_per_day",
+            "high_per_day",
+            "frequency_per_day",
+            "polled_at",
+            "changed_at",
+            "due_at",
+            "reason",
+            "n_polls",
+            "n_changes",
+            "state",
+            "error",
+        ];
+        let columns = names.map(|name| (name, Holds::Text));
+        let mut output = Output::new(to, &columns, self.unfinished)?;
+        let mut batch = names.map(|_| Texts::default());
+        let mut n = 0;
+        let mut write = |batch: &mut [Texts; 17]| {
+            let cells: Vec<Cells<'_>> = batch.iter().map(Cells::Texts).collect();
+            output.write(&cells)?;
+            drop(cells);
+            *batch = names.map(|_| Texts::default());
+            Outcome::Ok(())
+        };
+        self.each(&mut |_, row| {
+            n += 1;
+            for (texts, cell) in batch.iter_mut().zip(cells(row)) {
+                texts.push(&cell);
+            }
+            if batch[0].len() >= BATCH {
+                write(&mut batch)?;
+            }
+            Ok(())
+        })?;
+        write(&mut batch)?;
+        output.finish()?;
+        Ok(n)
+    }
+}
+
+/// The cells of a row; nothing where nothing is known.
+fn cells(row: &Row<'_>) -> [String; 17] {
+    let number = |number: Option<f64>| number.map_or_else(String::new, |n| n.to_string());
+    let when = |moment: Option<Moment>| moment.map_or_else(String::new, rfc3339);
+    let error = row.error.as_ref();
+    [
+        row.id.to_string(),
+        row.source.to_owned(),
+        row.locator.to_owned(),
+        row.group.clone(),
+        row.weight.to_string(),
+        number(row.rate_per_day.map(|rate| rate.estimate)),
+        number(row.rate_per_day.map(|rate| rate.low)),
+        number(row.rate_per_day.map(|rate| rate.high)),
+        number(row.frequency_per_day),
+        when(row.polled_at),
+        when(row.changed_at),
+        when(row.due_at),
+        row.reason.clone().unwrap_or_default(),
+        row.n_polls.to_string(),
+        row.n_changes.to_string(),
+        row.state.to_owned(),
+        error.map_or_else(String::new, |error| {
+            format!("{}: {}", error.kind, error.message)
+        }),
+    ]
+}
+
+/// A name that no other element has and that any file system takes: by source, a
+/// thousand to a folder, the ending by what it is.
+fn file_name(kept: &Kept, source: &str, copy: &Copy) -> String {
+    let id = kept.element.id.0;
+    let ending = ending(copy.content_type.as_deref(), &kept.element.locator);
+    format!("{source}/{:04}/{id}{ending}", id / 1000)
+}
+
+fn ending(content_type: Option<&str>, locator: &str) -> String {
+    let essence = content_type.and_then(|kind| kind.split(';').next());
+    let known = match essence
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase()
+        .as_str()
+    {
+        "text/html" | "application/xhtml+xml" => ".html",
+        "text/plain" => ".txt",
+        "application/json" => ".json",
+        "application/xml" | "text/xml" => ".xml",
+        "text/css" => ".css",
+        "text/javascript" | "application/javascript" => ".js",
+        "text/csv" => ".csv",
+        "application/pdf" => ".pdf",
+        "image/png" => ".png",
+        "image/jpeg" => ".jpg",
+        "image/gif" => ".gif",
+        "image/svg+xml" => ".svg",
+        "image/webp" => ".webp",
+        _ => "",
+    };
+    if !known.is_empty() {
+        return known.to_owned();
+    }
+    // As the address has it, if that is short and plain.
+    let path = locator.split(['?', '#']).next().unwrap_or_default();
+    let name = path.rsplit('/').next().unwrap_or_default();
+    match name.rsplit_once('.') {
+        Some((_, ending))
+            if (1..=8).contains(&ending.len())
+                && ending.bytes().all(|byte| byte.is_ascii_alphanumeric())
+                && path.matches('/').count() > 2 =>
+        {
+            format!(".{}", ending.to_ascii_lowercase())
+        }
+        _ => String::new(),
+    }
+}

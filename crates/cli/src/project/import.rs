@@ -1,0 +1,203 @@
+//! `springtide import`: addresses from a file, without asking anybody.
+
+use std::io::Read;
+use std::path::Path;
+
+use serde::Serialize;
+use springtide_engine::register::{self, List, ListError};
+use springtide_store::{SourceKind, Store};
+
+use super::{Project, Steps, causes, source_named, sources};
+use crate::args::SettingFlags;
+use crate::args::project::Import;
+use crate::config::edit::{Editor, NewSource};
+use crate::config::{self, Config};
+use crate::failure::{Failure, Outcome};
+use crate::json::print_json;
+use crate::table::Unfinished;
+use crate::talk::{Talk, count};
+
+pub(crate) fn run(
+    args: &Import,
+    project: &Project,
+    talk: Talk,
+    unfinished: &Unfinished,
+) -> Outcome<()> {
+    #[derive(Serialize)]
+    struct Summary<'a> {
+        source: &'a str,
+        n_lines: u64,
+        n_added: u64,
+        n_known: u64,
+    }
+    let list = list(&args.file)?;
+    let config = project.config(&SettingFlags::default(), talk)?;
+    let name = match &args.source {
+        Some(name) => name.clone(),
+        None if args.file == Path::new("-") => {
+            return Err(Failure::input("standard input has no name").hint("give --source NAME"));
+        }
+        None => name_after(&args.file),
+    };
+    config::check_name(&name).map_err(|why| {
+        Failure::input("cannot name the source")
+            .cause(why)
+            .hint("give --source NAME, of letters, digits, `-`, `_` and `.`")
+    })?;
+    let mut store = project.write()?;
+    let known = sources(project, &store, &config)?;
+    let is_there = known.iter().any(|source| source.name == name);
+    let config = if is_there {
+        check_list(&config, &name)?;
+        config
+    } else {
+        // As it will be once it is written down.
+        let mut with_it = config;
+        let (kind, url) = (SourceKind::List, String::new());
+        let list = config::source_with_defaults(name.clone(), kind, url, None, args.weight);
+        with_it.settings.sources.push(list);
+        with_it
+    };
+    project.register(&mut store, &config, talk)?;
+    let known = store.sources().map_err(|error| project.refuse(&error))?;
+    let source = source_named(&known, &name)?;
+    let weight = config
+        .settings
+        .sources
+        .iter()
+        .find(|source| source.name == name)
+        .map_or(1.0, |source| source.weight);
+    let weight = if is_there {
+        args.weight.unwrap_or(weight)
+    } else {
+        weight
+    };
+
+    let mut steps = Steps::new(talk);
+    let imported = register::import(
+        &mut store,
+        &config.settings,
+        source,
+        weight,
+        &list,
+        &mut |step| steps.take(step),
+    );
+    drop(steps);
+    let imported = match imported {
+        Ok(imported) => imported,
+        Err(error) => {
+            if !is_there {
+                // It was there for this list only.
+                let gone = springtide_store::Fact::SourceRemoved(source.id);
+                store
+                    .commit(&[gone])
+                    .map_err(|error| project.refuse(&error))?;
+            }
+            return Err(refuse(project, &args.file, error));
+        }
+    };
+    if !is_there {
+        let mut editor = Editor::open(&project.folder)?;
+        editor.add_source(&NewSource {
+            name: name.clone(),
+            kind: "list",
+            weight: args.weight,
+            ..NewSource::default()
+        })?;
+        editor.write(&project.folder, unfinished)?;
+    }
+    store.close().map_err(|error| project.refuse(&error))?;
+    if args.json {
+        return print_json(&Summary {
+            source: &name,
+            n_lines: imported.n_lines,
+            n_added: imported.n_added,
+            n_known: imported.n_known,
+        });
+    }
+    let (added, known) = (imported.n_added as usize, imported.n_known as usize);
+    talk.say(format!("{} elements are new in {name}", count(added)));
+    if known > 0 {
+        talk.say(format!("{} were there already", count(known)));
+    }
+    Ok(())
+}
+
+/// A file to read addresses from.
+pub(crate) fn list(path: &Path) -> Outcome<List> {
+    if path != Path::new("-") {
+        return Ok(List::File(path.to_owned()));
+    }
+    let mut bytes = Vec::new();
+    std::io::stdin()
+        .lock()
+        .read_to_end(&mut bytes)
+        .map_err(|error| Failure::input("cannot read standard input").cause(error))?;
+    Ok(List::Memory(bytes.into()))
+}
+
+/// Why a list was not taken in.
+pub(crate) fn refuse(project: &Project, path: &Path, error: register::Error) -> Failure {
+    let name = if path == Path::new("-") {
+        "standard input".to_owned()
+    } else {
+        path.display().to_string()
+    };
+    let failure = Failure::input(format!("cannot read {name}"));
+    match error {
+        register::Error::List(ListError::Read(error)) => match error.kind() {
+            std::io::ErrorKind::NotFound => failure
+                .cause("there is no such file")
+                .hint("check the path"),
+            std::io::ErrorKind::IsADirectory => {
+                failure.cause("it is a folder").hint("name a file in it")
+            }
+            _ => failure.cause(error),
+        },
+        register::Error::List(ListError::Empty) => failure
+            .cause("there are no addresses in it")
+            .hint("one address a line, or CSV with a column `url`"),
+        register::Error::List(error) => failure
+            .cause(causes(&error))
+            .hint("nothing was taken in; correct or drop the line"),
+        error => project.refuse_register(error),
+    }
+}
+
+/// What a source is called that was in a file.
+pub(crate) fn name_after(path: &Path) -> String {
+    let name = path.file_name().map(|name| name.to_string_lossy());
+    let name = name.unwrap_or_default();
+    let endings = [".gz", ".zst", ".txt", ".csv", ".list"];
+    let mut name = name.as_ref();
+    while let Some(stem) = endings.iter().find_map(|ending| name.strip_suffix(ending)) {
+        name = stem;
+    }
+    let is_fine = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let name: String = name
+        .chars()
+        .map(|c| if is_fine(c) { c } else { '-' })
+        .collect();
+    name.trim_start_matches(['.', '-']).to_owned()
+}
+
+/// That addresses may be added to a source.
+fn check_list(config: &Config, name: &str) -> Outcome<()> {
+    let source = config
+        .settings
+        .sources
+        .iter()
+        .find(|source| source.name == name);
+    let refuse = |cause: &str| {
+        Err(Failure::input(format!("cannot add addresses to {name}"))
+            .cause(cause)
+            .hint("give another --source NAME"))
+    };
+    match source {
+        Some(source) if source.kind != SourceKind::List => refuse("it is not a list"),
+        Some(source) if source.file.is_some() => {
+            refuse("it follows a file; what is added would be dropped again")
+        }
+        _ => Ok(()),
+    }
+}

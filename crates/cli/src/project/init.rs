@@ -1,0 +1,95 @@
+//! `springtide init`.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::Project;
+use crate::args::SettingFlags;
+use crate::args::project::{Init, per_day_text};
+use crate::config::{DEFAULT_BUDGET, FILE};
+use crate::failure::{Failure, Outcome};
+use crate::json::print_json;
+use crate::table::{Unfinished, write_whole};
+use crate::talk::Talk;
+
+pub(crate) fn run(
+    args: &Init,
+    named: Option<&Path>,
+    talk: Talk,
+    unfinished: &Unfinished,
+) -> Outcome<()> {
+    #[derive(Serialize)]
+    struct Made {
+        project: String,
+        is_new: bool,
+    }
+    let folder = args.folder.as_deref().or(named).unwrap_or(Path::new("."));
+    let is_new = !folder.join(FILE).exists();
+    let budget = args.budget.map(|budget| per_day_text(budget.0));
+    if !is_new && budget.is_some() {
+        talk.say(format!(
+            "{FILE} is there already; its budget stays as it is"
+        ));
+    }
+    let project = make(folder, budget.as_deref(), unfinished)?;
+    // What is there has to be in order for the next verb to work.
+    project.config(&SettingFlags::default(), talk)?;
+    if args.json {
+        let project = folder.display().to_string();
+        return print_json(&Made { project, is_new });
+    }
+    let place = folder.join(FILE);
+    if is_new {
+        talk.say(format!("made {}", place.display()));
+        talk.say("next: `springtide add URL`, then `springtide run`");
+    } else {
+        talk.say(format!(
+            "{} is there already, and in order",
+            place.display()
+        ));
+    }
+    Ok(())
+}
+
+/// Makes what is missing of a project.
+pub(crate) fn make(
+    folder: &Path,
+    budget: Option<&str>,
+    unfinished: &Unfinished,
+) -> Outcome<Project> {
+    let cannot = |error: std::io::Error| {
+        Failure::failed(format!("cannot make a project in {}", folder.display())).cause(error)
+    };
+    std::fs::create_dir_all(folder).map_err(cannot)?;
+    let path = folder.join(FILE);
+    if !path.exists() {
+        write_whole(&path, &template(budget), unfinished)?;
+    }
+    let project = Project {
+        folder: folder.to_owned(),
+    };
+    let store = project.store_folder();
+    std::fs::create_dir_all(&store).map_err(cannot)?;
+    // The store is no part of what people keep under version control.
+    let ignore = store.join(".gitignore");
+    if !ignore.exists() {
+        write_whole(&ignore, "*\n", unfinished)?;
+    }
+    Ok(project)
+}
+
+fn template(budget: Option<&str>) -> String {
+    let assumed = format!("{DEFAULT_BUDGET}/day");
+    format!(
+        "# What springtide keeps a copy of, and what it may spend on it.\n\
+         # docs/reference/config.md has all keys.\n\
+         \n\
+         [budget]\n\
+         polls = \"{}\"\n\
+         \n\
+         [http]\n\
+         # contact = \"you@example.org\"   # goes into the user agent\n",
+        budget.unwrap_or(&assumed)
+    )
+}

@@ -1,0 +1,276 @@
+//! A project: a folder with `springtide.toml`, and `.springtide/` with the store and the
+//! bodies. Each verb that works on one is a file here.
+
+pub(crate) mod add;
+pub(crate) mod diff;
+pub(crate) mod doctor;
+pub(crate) mod export;
+pub(crate) mod import;
+pub(crate) mod init;
+pub(crate) mod log;
+pub(crate) mod ls;
+pub(crate) mod plan;
+pub(crate) mod rm;
+pub(crate) mod rows;
+pub(crate) mod run;
+pub(crate) mod status;
+
+use std::path::{Path, PathBuf};
+
+use springtide_engine::register::{self, Registered, Step};
+use springtide_store::{
+    Bodies, ElementId, Error, Kept, Memory, Source, SourceId, SourceKind, Sqlite, Store, Totals,
+};
+
+use crate::args::SettingFlags;
+use crate::config::{self, Config, FILE};
+use crate::failure::{Code, Failure, Outcome};
+use crate::moment;
+use crate::table::shorten;
+use crate::talk::{Progress, Talk};
+
+/// Where the store is, in the folder of a project.
+const STORE: &str = ".springtide";
+/// Where the bodies are, in there.
+const BODIES: &str = "bodies";
+
+/// A folder with a `springtide.toml`.
+#[derive(Debug, Clone)]
+pub(crate) struct Project {
+    pub(crate) folder: PathBuf,
+}
+
+impl Project {
+    /// The project that was named, or the nearest one upwards.
+    pub(crate) fn find(named: Option<&Path>) -> Outcome<Self> {
+        Self::look(named)?.ok_or_else(|| {
+            let place = match named {
+                Some(folder) => folder.display().to_string(),
+                None => "this folder or any above it".to_owned(),
+            };
+            Failure::new(Code::NoProject, "there is no project here")
+                .cause(format!("there is no {FILE} in {place}"))
+                .hint("make one with `springtide init`, or name one with --project DIR")
+        })
+    }
+
+    /// The same, if there is one.
+    pub(crate) fn look(named: Option<&Path>) -> Outcome<Option<Self>> {
+        let has_one = |folder: &Path| folder.join(FILE).is_file();
+        if let Some(folder) = named {
+            let folder = folder.to_owned();
+            return Ok(has_one(&folder).then_some(Self { folder }));
+        }
+        let here = std::env::current_dir()
+            .map_err(|error| Failure::failed("cannot tell which folder this is").cause(error))?;
+        let folder = here.ancestors().find(|folder| has_one(folder));
+        Ok(folder.map(|folder| Self {
+            // Short names for messages.
+            folder: if folder == here {
+                PathBuf::from(".")
+            } else {
+                folder.to_owned()
+            },
+        }))
+    }
+
+    pub(crate) fn store_folder(&self) -> PathBuf {
+        self.folder.join(STORE)
+    }
+
+    /// What its file, the variables and the flags say.
+    pub(crate) fn config(&self, flags: &SettingFlags, talk: Talk) -> Outcome<Config> {
+        config::load(&self.folder, flags, talk)
+    }
+
+    /// The store, to read beside whoever writes; an empty one if there is none yet.
+    pub(crate) fn read(&self) -> Outcome<Box<dyn Store>> {
+        match Sqlite::read_only(self.store_folder()) {
+            Ok(store) => Ok(Box::new(store)),
+            Err(Error::Missing(_)) => Ok(Box::new(Memory::new())),
+            Err(error) => Err(self.refuse(&error)),
+        }
+    }
+
+    /// The store, to write; made if there is none.
+    pub(crate) fn write(&self) -> Outcome<Sqlite> {
+        Sqlite::create_or_open(self.store_folder()).map_err(|error| self.refuse(&error))
+    }
+
+    pub(crate) fn bodies(&self) -> Outcome<Bodies> {
+        let folder = self.store_folder().join(BODIES);
+        Bodies::open(folder).map_err(|error| self.refuse(&error))
+    }
+
+    /// What a failure of the store means to the user.
+    pub(crate) fn refuse(&self, error: &Error) -> Failure {
+        let folder = self.store_folder();
+        let folder = folder.display();
+        let failure = Failure::failed(format!("cannot use the store in {folder}"));
+        match error {
+            Error::InUse => Failure::new(Code::InUse, "the project is in use")
+                .cause(format!("another process writes to the store in {folder}"))
+                .hint("stop it first, or wait until it has ended"),
+            Error::TooNew { .. } => failure.cause(error).hint("use the newer springtide"),
+            Error::Damaged(_) => failure.cause(error).hint("`springtide doctor --repair`"),
+            error => failure.cause(causes(error)),
+        }
+    }
+
+    /// Brings the store in step with the configuration, saying what that takes.
+    pub(crate) fn register(
+        &self,
+        store: &mut dyn Store,
+        config: &Config,
+        talk: Talk,
+    ) -> Outcome<Registered> {
+        let mut steps = Steps::new(talk);
+        let registered = register::register(store, &config.settings, moment::now(), &mut |step| {
+            steps.take(step);
+        });
+        registered.map_err(|error| self.refuse_register(error))
+    }
+
+    pub(crate) fn refuse_register(&self, error: register::Error) -> Failure {
+        match error {
+            register::Error::Store(error) => self.refuse(&error),
+            error => Failure::failed("cannot register the sources").cause(causes(&error)),
+        }
+    }
+}
+
+/// An error and all that it came from, in a line.
+pub(crate) fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let cause = error.to_string();
+        if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+        source = error.source();
+    }
+    text
+}
+
+/// Shows how far a list has been taken in.
+pub(crate) struct Steps {
+    talk: Talk,
+    checking: Option<Progress>,
+    taking: Option<Progress>,
+}
+
+impl Steps {
+    pub(crate) fn new(talk: Talk) -> Self {
+        Self {
+            talk,
+            checking: None,
+            taking: None,
+        }
+    }
+
+    pub(crate) fn take(&mut self, step: Step) {
+        let talk = self.talk;
+        match step {
+            Step::Checked(n) => {
+                self.taking = None;
+                let checking = self
+                    .checking
+                    .get_or_insert_with(|| talk.progress("checking", None));
+                checking.advance(n as usize);
+            }
+            Step::Taken(n, total) => {
+                self.checking = None;
+                let begin = || talk.progress("taking in", Some(total));
+                self.taking.get_or_insert_with(begin).advance(n as usize);
+            }
+        }
+    }
+}
+
+/// The sources of a project: those of the store, and those that are only in the file
+/// so far.
+pub(crate) fn sources(
+    project: &Project,
+    store: &dyn Store,
+    config: &Config,
+) -> Outcome<Vec<Source>> {
+    let mut sources = store.sources().map_err(|error| project.refuse(&error))?;
+    for wanted in &config.settings.sources {
+        if sources.iter().all(|source| source.name != wanted.name) {
+            let place = wanted.file.as_ref().map(|path| path.display().to_string());
+            sources.push(Source {
+                id: NOT_IN_STORE,
+                name: wanted.name.clone(),
+                kind: wanted.kind,
+                url: place.unwrap_or_else(|| wanted.url.clone()),
+                added_at: moment::now(),
+                totals: Totals::default(),
+                error: None,
+            });
+        }
+    }
+    Ok(sources)
+}
+
+/// Stands for the number that a source will have.
+pub(crate) const NOT_IN_STORE: SourceId = SourceId(u32::MAX);
+
+/// The source of this name, which must be there.
+pub(crate) fn source_named<'a>(sources: &'a [Source], name: &str) -> Outcome<&'a Source> {
+    sources
+        .iter()
+        .find(|source| source.name == name)
+        .ok_or_else(|| {
+            let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
+            let failure = Failure::input(format!("there is no source {}", shorten(name)));
+            match config::nearest(name, names.iter().copied()) {
+                Some(near) => failure.hint(format!("did you mean {near}?")),
+                None if names.is_empty() => failure.hint("add one with `springtide add URL`"),
+                None => failure.hint(format!("there are {}", shorten(&names.join(", ")))),
+            }
+        })
+}
+
+/// The element that a number or an address stands for.
+pub(crate) fn element_named(project: &Project, store: &dyn Store, text: &str) -> Outcome<Kept> {
+    let refuse = |error: Error| project.refuse(&error);
+    if let Ok(number) = text.parse::<u32>() {
+        let kept = store.element(ElementId(number)).map_err(refuse)?;
+        return kept.ok_or_else(|| {
+            Failure::input(format!("there is no element {number}"))
+                .hint("`springtide ls --elements` lists them")
+        });
+    }
+    let locator = config::address(text).map_or_else(|_| text.to_owned(), |url| url.to_string());
+    let mut found = store.find_all(&locator).map_err(refuse)?;
+    match found.len() {
+        0 => Err(
+            Failure::input(format!("there is no element {}", shorten(text)))
+                .hint("`springtide ls --elements` lists them"),
+        ),
+        1 => Ok(found.remove(0)),
+        _ => {
+            let ids: Vec<String> = found
+                .iter()
+                .map(|kept| kept.element.id.0.to_string())
+                .collect();
+            Err(
+                Failure::input(format!("{} is in several sources", shorten(text)))
+                    .cause(format!("it is element {}", ids.join(", ")))
+                    .hint("name it by its number"),
+            )
+        }
+    }
+}
+
+/// What a kind is called.
+pub(crate) fn kind_name(kind: SourceKind) -> &'static str {
+    match kind {
+        SourceKind::Page => "page",
+        SourceKind::List => "list",
+        SourceKind::Sitemap => "sitemap",
+        SourceKind::Site => "site",
+        SourceKind::Search => "search",
+    }
+}

@@ -1,0 +1,83 @@
+//! `springtide plan` without a table: the project's own plan, by what its polls have
+//! shown, and what other budgets would buy.
+
+use springtide_policy::{Caps, Rate, Weight};
+use springtide_store::{Brief, ElementId, Role, State};
+
+use super::Project;
+use crate::args::{self, SettingFlags};
+use crate::failure::{Failure, Outcome};
+use crate::moment;
+use crate::plan::solve;
+use crate::rates::RateTable;
+use crate::table::{Texts, Unfinished};
+use crate::talk::{Talk, count};
+use crate::view::{Seen, View};
+
+pub(crate) fn run(
+    args: &args::Plan,
+    project: &Project,
+    talk: Talk,
+    unfinished: &Unfinished,
+) -> Outcome<()> {
+    if args.caps.is_some() {
+        return Err(Failure::input("--caps is for a table of rates")
+            .hint("limits of hosts are in [[group]] of springtide.toml"));
+    }
+    let flags = SettingFlags::default();
+    let config = project.config(&flags, talk)?;
+    let store = project.read()?;
+    let refuse = |error| project.refuse(&error);
+    let now = moment::now();
+    let mut view = View::new(&*store, config.settings.policy.objective, now).map_err(refuse)?;
+    let reading = talk.progress(
+        "reading",
+        Some(u64::from(store.next_element().map_err(refuse)?)),
+    );
+    let mut briefs: Vec<(ElementId, Brief)> = Vec::new();
+    store
+        .scan(1, &mut |id, brief| {
+            reading.advance(1);
+            if brief.role != Role::Listing && brief.state != State::Gone {
+                briefs.push((id, *brief));
+            }
+        })
+        .map_err(refuse)?;
+    drop(reading);
+    let mut groups: Vec<_> = briefs.iter().map(|(_, brief)| brief.group).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    view.prepare(&*store, &groups).map_err(refuse)?;
+    let mut table = RateTable::default();
+    let mut ids = Texts::default();
+    let mut n_unknown = 0;
+    for (id, brief) in &briefs {
+        let rate = view.rate_of(Seen::from(brief)).map(|rate| rate.estimate);
+        let Some(Ok(rate)) = rate.map(Rate::per_day) else {
+            n_unknown += 1;
+            continue;
+        };
+        let weight = Weight::new(super::rows::decimal(brief.weight)).unwrap_or(Weight::ONE);
+        table.rates.push(rate);
+        table.weights.push(weight);
+        ids.push(&id.0.to_string());
+    }
+    table.ids = Some(vec![ids]);
+    if table.rates.is_empty() {
+        return Err(Failure::input("there is nothing to plan")
+            .cause("no poll has shown yet how often anything changes")
+            .hint("let `springtide run` poll everything once or twice first"));
+    }
+    if n_unknown > 0 {
+        talk.say(format!(
+            "{} elements are left out: never polled",
+            count(n_unknown)
+        ));
+    }
+    let mut args = args.clone();
+    let goal = &mut args.goal;
+    if goal.budget.is_none() && goal.target_freshness.is_none() && goal.target_age.is_none() {
+        goal.budget = Some(config.settings.budget.per_day);
+    }
+    solve(&table, None, &Caps::default(), &args, talk, unfinished)
+}

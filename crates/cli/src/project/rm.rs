@@ -1,0 +1,68 @@
+//! `springtide rm`.
+
+use serde::Serialize;
+use springtide_store::{Fact, Store};
+
+use super::{Project, source_named, sources};
+use crate::args::SettingFlags;
+use crate::args::project::Rm;
+use crate::config::edit::Editor;
+use crate::failure::Outcome;
+use crate::json::print_json;
+use crate::table::Unfinished;
+use crate::talk::{Talk, count};
+
+pub(crate) fn run(
+    args: &Rm,
+    project: &Project,
+    talk: Talk,
+    unfinished: &Unfinished,
+) -> Outcome<()> {
+    #[derive(Serialize)]
+    struct Removed {
+        name: String,
+        n_elements: u64,
+    }
+    let config = project.config(&SettingFlags::default(), talk)?;
+    let mut store = project.write()?;
+    let mut known = sources(project, &store, &config)?;
+    // A search source is in the file alone.
+    let in_file_alone = |name: &String| config.searches.contains(name);
+    for name in args.names.iter().filter(|name| !in_file_alone(name)) {
+        source_named(&known, name)?;
+    }
+    known.retain(|source| args.names.contains(&source.name));
+    let mut editor = Editor::open(&project.folder)?;
+    for name in &args.names {
+        editor.remove_source(name);
+    }
+    // The file first: what is in it and not in the store comes back, the other way
+    // round it would go for good.
+    editor.write(&project.folder, unfinished)?;
+    let facts: Vec<Fact> = known
+        .iter()
+        .filter(|source| source.id != super::NOT_IN_STORE)
+        .map(|source| Fact::SourceRemoved(source.id))
+        .collect();
+    let removing = talk.progress("removing", None);
+    store
+        .commit(&facts)
+        .and_then(|()| store.close())
+        .map_err(|error| project.refuse(&error))?;
+    drop(removing);
+    if args.json {
+        let removed = known.iter().map(|source| Removed {
+            name: source.name.clone(),
+            n_elements: source.totals.n_elements,
+        });
+        return print_json(&removed.collect::<Vec<_>>());
+    }
+    for source in &known {
+        let n = count(source.totals.n_elements as usize);
+        talk.say(format!("removed {} and its {n} elements", source.name));
+    }
+    if !known.is_empty() {
+        talk.say("`springtide doctor --gc` frees the space of copies that nothing names any more");
+    }
+    Ok(())
+}

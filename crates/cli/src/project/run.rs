@@ -1,0 +1,271 @@
+//! `springtide run` and `springtide poll`: what the engine does, told as it happens.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use springtide_engine::settings::FirstPass;
+use springtide_engine::{Ended, Event, Polled, Why};
+use springtide_store::ElementId;
+
+use super::log::kind_name;
+use super::{Project, element_named};
+use crate::args::project::{Poll, Run};
+use crate::config::{Config, DEFAULT_BUDGET};
+use crate::failure::{Code, Failure, Outcome};
+use crate::json::print_json;
+use crate::live::{self, Until, What};
+use crate::moment::brief;
+use crate::signals::Signals;
+use crate::table::shorten_to;
+use crate::talk::{Progress, Talk, count};
+
+pub(crate) fn run(args: &Run, project: &Project, talk: Talk, signals: &Signals) -> Outcome<()> {
+    let config = project.config(&args.settings, talk)?;
+    let span = args.span.map(|span| span.0.as_days() * 86_400.0);
+    let until = Until {
+        // Longer than anyone waits is for good.
+        span: span.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+        max_polls: args.max_polls,
+        what: if args.once {
+            What::DueNow
+        } else {
+            What::Everything
+        },
+    };
+    say_terms(&config, talk);
+    let ended = keep_fresh(project, config, until, signals, talk)?;
+    conclude(&ended, args.json, signals, talk)
+}
+
+pub(crate) fn poll(args: &Poll, project: &Project, talk: Talk, signals: &Signals) -> Outcome<()> {
+    let config = project.config(&args.settings, talk)?;
+    let what = if args.ids.is_empty() {
+        What::DueNow
+    } else {
+        What::These(named(&args.ids, project)?)
+    };
+    let until = Until {
+        span: None,
+        max_polls: None,
+        what,
+    };
+    let ended = keep_fresh(project, config, until, signals, talk)?;
+    if ended.why == Why::Budget {
+        if args.json {
+            print_json(&Summary::new(&ended))?;
+        }
+        return Err(
+            Failure::new(Code::BudgetBlocks, "the budget allows no poll now")
+                .cause(format!("{} polls were made", count(ended.n_polls as usize)))
+                .hint("wait, or raise budget.polls or budget.burst"),
+        );
+    }
+    conclude(&ended, args.json, signals, talk)
+}
+
+/// The elements that are meant: by number, address or the name of their source.
+fn named(ids: &[String], project: &Project) -> Outcome<Vec<ElementId>> {
+    let store = project.read()?;
+    let refuse = |error| project.refuse(&error);
+    let sources = store.sources().map_err(refuse)?;
+    let mut elements = Vec::new();
+    for id in ids {
+        let Some(source) = sources.iter().find(|source| source.name == *id) else {
+            elements.push(element_named(project, &*store, id)?.element.id);
+            continue;
+        };
+        let mut from = Some(ElementId(0));
+        while let Some(start) = from {
+            let page = store
+                .elements(Some(source.id), start, 1000)
+                .map_err(refuse)?;
+            from = page
+                .last()
+                .and_then(|kept| kept.element.id.0.checked_add(1))
+                .map(ElementId);
+            elements.extend(page.iter().map(|kept| kept.element.id));
+        }
+    }
+    elements.sort_unstable();
+    elements.dedup();
+    Ok(elements)
+}
+
+fn say_terms(config: &Config, talk: Talk) {
+    if config.is_budget_assumed {
+        talk.say(format!(
+            "no budget is set; {DEFAULT_BUDGET}/day is assumed. `budget.polls` in springtide.toml sets it"
+        ));
+    }
+    if config.settings.sources.is_empty() {
+        talk.say("there are no sources; add one with `springtide add URL`");
+    }
+    if !config.searches.is_empty() {
+        let names = config.searches.join(", ");
+        talk.say(format!("search sources are not polled yet: {names}"));
+    }
+    if config.settings.budget.first_pass == FirstPass::Free {
+        talk.explain("first polls of new elements do not count towards the budget");
+    }
+}
+
+fn keep_fresh(
+    project: &Project,
+    config: Config,
+    until: Until,
+    signals: &Signals,
+    talk: Talk,
+) -> Outcome<Ended> {
+    let mut told = Told {
+        talk,
+        first_pass: None,
+        n_new: 0,
+    };
+    live::run(
+        &project.folder,
+        config.settings,
+        until,
+        signals,
+        &mut |event| {
+            told.tell(event);
+        },
+    )
+}
+
+/// Tells what happens, to a person.
+struct Told {
+    talk: Talk,
+    first_pass: Option<Progress>,
+    n_new: u64,
+}
+
+impl Told {
+    fn tell(&mut self, event: Event) {
+        match event {
+            Event::Started {
+                n_elements,
+                n_new,
+                seconds,
+            } => {
+                let (n, took) = (count(n_elements as usize), brief(seconds));
+                self.say(format!("{n} elements, ready after {took}"));
+                self.expect_new(n_new);
+            }
+            Event::Polled(polled) => self.tell_poll(&polled),
+            Event::Found { source, n_elements } => {
+                let n = count(n_elements as usize);
+                self.say(format!("{source}: {n} new elements"));
+            }
+            Event::SourceFailed { source, message } => {
+                let message = shorten_to(&message, 300);
+                self.say(format!("{source}: {message}"));
+            }
+            Event::FirstPassDone => {
+                self.first_pass = None;
+                self.say("every element has been polled once".to_owned());
+            }
+            Event::Stopping { n_under_way } => {
+                self.first_pass = None;
+                if n_under_way > 0 {
+                    self.say(format!("stopping; {n_under_way} polls are under way"));
+                }
+            }
+        }
+    }
+
+    fn tell_poll(&mut self, polled: &Polled) {
+        if let Some(first_pass) = &self.first_pass {
+            first_pass.advance(self.n_new.saturating_sub(polled.n_new) as usize);
+            self.n_new = self.n_new.min(polled.n_new);
+        } else {
+            self.expect_new(polled.n_new);
+        }
+        let locator = shorten_to(&polled.locator, 200);
+        match (&polled.change, &polled.error) {
+            (_, Some((kind, message))) => {
+                let message = shorten_to(message, 200);
+                self.explain(format!("{kind:8} {locator}: {message}"));
+            }
+            // Every element is new once.
+            (Some(springtide_store::ChangeKind::Added), _) => {
+                self.explain(format!("added    {locator}"));
+            }
+            (Some(kind), _) => self.say(format!("{:8} {locator}", kind_name(*kind))),
+            (None, None) => self.explain(format!("as it was {locator}")),
+        }
+    }
+
+    fn expect_new(&mut self, n_new: u64) {
+        if n_new > 0 && self.first_pass.is_none() {
+            self.first_pass = Some(self.talk.progress("first polls", Some(n_new)));
+            self.n_new = n_new;
+        }
+    }
+
+    fn say(&self, line: String) {
+        match &self.first_pass {
+            Some(bar) if self.talk >= Talk::Normal => bar.say(line),
+            _ => self.talk.say(line),
+        }
+    }
+
+    fn explain(&self, line: String) {
+        if self.talk == Talk::Verbose {
+            self.say(line);
+        }
+    }
+}
+
+/// What a program wants to know of a run.
+#[derive(Serialize)]
+struct Summary<'a> {
+    ended: &'static str,
+    n_polls: u64,
+    n_changes: u64,
+    n_failed: u64,
+    failed_sources: &'a [String],
+}
+
+impl<'a> Summary<'a> {
+    fn new(ended: &'a Ended) -> Self {
+        Self {
+            ended: match ended.why {
+                Why::Stopped => "stopped",
+                Why::TimeUp => "time-up",
+                Why::MaxPolls => "max-polls",
+                Why::Done => "done",
+                Why::Budget => "budget",
+            },
+            n_polls: ended.n_polls,
+            n_changes: ended.n_changes,
+            n_failed: ended.n_failed,
+            failed_sources: &ended.failed_sources,
+        }
+    }
+}
+
+/// Says what came of it, and with which code to end.
+fn conclude(ended: &Ended, as_json: bool, signals: &Signals, talk: Talk) -> Outcome<()> {
+    if as_json {
+        print_json(&Summary::new(ended))?;
+    }
+    let failed = match ended.n_failed {
+        0 => String::new(),
+        n => format!("; {} failed", count(n as usize)),
+    };
+    talk.say(format!(
+        "{} polls found {} changes{failed}",
+        count(ended.n_polls as usize),
+        count(ended.n_changes as usize)
+    ));
+    if let (Why::Stopped, Some(code)) = (ended.why, signals.received()) {
+        return Err(Failure::new(code, "stopped").silent());
+    }
+    if ended.failed_sources.is_empty() {
+        return Ok(());
+    }
+    let names = shorten_to(&ended.failed_sources.join(", "), 300);
+    Err(Failure::new(Code::SomeFailed, "some sources failed")
+        .cause(names)
+        .hint("`springtide ls` says why"))
+}

@@ -1,0 +1,77 @@
+//! Ctrl-C, SIGTERM and SIGHUP.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+
+use crate::failure::Code;
+use crate::table::Unfinished;
+
+/// What to do when we are told to stop.
+///
+/// By default the process ends without leaving half a file behind. Work that wants to
+/// end in its own time says so with [`on_stop`](Self::on_stop).
+#[derive(Clone, Default)]
+pub(crate) struct Signals {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    on_stop: Option<Box<dyn FnOnce() + Send>>,
+    received: Option<i32>,
+}
+
+impl Signals {
+    /// Listens for the rest of the process's life.
+    pub(crate) fn listen(unfinished: &Unfinished) -> Self {
+        let ours = Self::default();
+        // A file that grows too large (SIGXFSZ) is an error of the write, if only the
+        // signal does not kill us first.
+        let signals = [SIGINT, SIGTERM, SIGHUP, SIGXFSZ];
+        let Ok(mut signals) = signal_hook::iterator::Signals::new(signals) else {
+            return ours;
+        };
+        let unfinished = Arc::clone(unfinished);
+        let listening = ours.clone();
+        std::thread::spawn(move || {
+            for signal in signals.forever().filter(|signal| *signal != SIGXFSZ) {
+                let on_stop = listening.receive(signal);
+                if let Some(on_stop) = on_stop {
+                    on_stop();
+                    // A second signal means that this takes too long.
+                    continue;
+                }
+                let unfinished = unfinished.lock().ok();
+                if let Some(path) = unfinished.and_then(|mut path| path.take()) {
+                    // Nothing is to be done about a file that will not go.
+                    let _ = std::fs::remove_file(path);
+                }
+                std::process::exit(128 + signal);
+            }
+        });
+        ours
+    }
+
+    /// From now on the first signal calls this instead of ending the process.
+    pub(crate) fn on_stop(&self, on_stop: impl FnOnce() + Send + 'static) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.on_stop = Some(Box::new(on_stop));
+    }
+
+    /// The exit code of the signal that was received, if one was.
+    pub(crate) fn received(&self) -> Option<Code> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.received.map(|signal| match signal {
+            SIGINT => Code::Interrupted,
+            SIGHUP => Code::HungUp,
+            _ => Code::Terminated,
+        })
+    }
+
+    fn receive(&self, signal: i32) -> Option<Box<dyn FnOnce() + Send>> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.received = Some(signal);
+        state.on_stop.take()
+    }
+}

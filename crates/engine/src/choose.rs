@@ -1,0 +1,50 @@
+//! The policy that the settings name.
+
+use std::sync::Arc;
+
+use springtide_policy::in_use::InUse;
+use springtide_policy::plan::Rule;
+use springtide_policy::sample::{Sampling, Settings as Sample};
+use springtide_policy::schedule::{Choice, Pacing, Terms};
+use springtide_policy::{Budget, Order};
+
+use crate::Error;
+use crate::settings::{PolicyName, Settings};
+
+/// How polls are chosen, and on what terms.
+pub(crate) fn policy(settings: &Settings) -> Result<(Choice, Terms), Error> {
+    let policy = &settings.policy;
+    let planned = |rule| Choice::Planned {
+        rule,
+        order: Order::Fixed,
+        rates: Arc::from([]),
+    };
+    let sampled = |sampling| -> Result<Choice, Error> {
+        Ok(Choice::Sampled(sampling, Sample::new(policy.cycle)?))
+    };
+    let choice = match policy.name {
+        PolicyName::Learned => Choice::Learned,
+        PolicyName::Uniform => planned(Rule::Uniform),
+        PolicyName::Proportional => planned(Rule::Proportional),
+        PolicyName::Optimal => planned(Rule::Optimal(policy.objective)),
+        PolicyName::RoundRobin => sampled(Sampling::RoundRobin)?,
+        PolicyName::SampleProportional => sampled(Sampling::Proportional)?,
+        PolicyName::SampleGreedy => sampled(Sampling::Greedy)?,
+        PolicyName::SampleAdaptive => sampled(Sampling::Adaptive)?,
+        PolicyName::RoundRobinGreedy => sampled(Sampling::RoundRobinGreedy)?,
+        PolicyName::Frequency => sampled(Sampling::Frequency)?,
+        PolicyName::Nutch => Choice::InUse(InUse::Nutch),
+        PolicyName::StormCrawler => Choice::InUse(InUse::StormCrawler),
+        PolicyName::Miniflux => Choice::InUse(InUse::Miniflux),
+        PolicyName::FixedInterval => Choice::InUse(InUse::FixedInterval),
+    };
+    let terms = Terms {
+        objective: policy.objective,
+        max_interval: policy.max_interval,
+        // The pace keeps to the window.
+        window: None,
+        pacing: Pacing::Driver,
+        ..Terms::new(Budget::per_day(settings.budget.per_day)?)
+    };
+    Ok((choice, terms))
+}

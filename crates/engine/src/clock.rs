@@ -1,0 +1,53 @@
+//! The one clock, and how its moments are written down.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use springtide_policy::{Span, Time};
+use springtide_store::Moment;
+
+const MILLIS_PER_DAY: f64 = 86_400_000.0;
+
+/// The moment it is.
+pub fn now() -> Moment {
+    moment(SystemTime::now())
+}
+
+/// A moment of the system's clock.
+pub fn moment(at: SystemTime) -> Moment {
+    Moment(match at.duration_since(UNIX_EPOCH) {
+        Ok(since) => since.as_millis() as i64,
+        Err(before) => -(before.duration().as_millis() as i64),
+    })
+}
+
+/// A moment as policies know it: days since 1970.
+pub fn time(at: Moment) -> Time {
+    Time::from_days(at.0 as f64 / MILLIS_PER_DAY).unwrap_or(Time::START)
+}
+
+/// A policy's time as a moment; nothing if that never comes.
+pub fn moment_of(time: Time) -> Option<Moment> {
+    let millis = time.as_days() * MILLIS_PER_DAY;
+    (millis.abs() < 9e15).then(|| Moment(millis.round() as i64))
+}
+
+/// A policy's span in days.
+pub fn span(duration: Duration) -> Span {
+    Span::days(duration.as_secs_f64() / 86_400.0).unwrap_or(Span::ZERO)
+}
+
+/// Milliseconds from one moment to another; zero if it is the other way round.
+pub fn millis_between(earlier: Moment, later: Moment) -> i64 {
+    later.0.saturating_sub(earlier.0).max(0)
+}
+
+/// How long to wait until a time; a while, if that never comes.
+pub fn until(time: Time, now: Moment) -> Duration {
+    const LONGEST: Duration = Duration::from_secs(60);
+    let millis = time.as_days() * MILLIS_PER_DAY - now.0 as f64;
+    if millis >= LONGEST.as_millis() as f64 {
+        LONGEST
+    } else {
+        Duration::from_micros((millis.max(0.0) * 1000.0).ceil() as u64)
+    }
+}

@@ -1,0 +1,61 @@
+//! What an engine tells while it runs.
+
+use springtide_store::{ChangeKind, ElementId, Moment, Purpose};
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// The engine is ready to poll.
+    Started {
+        /// Elements that are known.
+        n_elements: u64,
+        /// Those of them that have never been polled.
+        n_new: u64,
+        /// How long it took.
+        seconds: f64,
+    },
+    /// A poll has ended.
+    Polled(Polled),
+    /// A listing or a page named elements that were not known.
+    Found {
+        /// The source.
+        source: String,
+        /// How many.
+        n_elements: u64,
+    },
+    /// A source itself fails.
+    SourceFailed {
+        /// The source.
+        source: String,
+        /// Why.
+        message: String,
+    },
+    /// Every new element was polled.
+    FirstPassDone,
+    /// No more polls are begun.
+    Stopping {
+        /// Polls that are still under way.
+        n_under_way: usize,
+    },
+}
+
+/// A poll that has ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Polled {
+    /// Which element.
+    pub element: ElementId,
+    /// Its address.
+    pub locator: String,
+    /// The source it is of.
+    pub source: String,
+    /// When.
+    pub at: Moment,
+    /// Why.
+    pub purpose: Purpose,
+    /// What was found, if anything changed.
+    pub change: Option<ChangeKind>,
+    /// What went wrong, if something did: in one word, and in a sentence.
+    pub error: Option<(String, String)>,
+    /// New elements that wait for their first poll.
+    pub n_new: u64,
+}

@@ -1,0 +1,397 @@
+//! Who may be asked when: limits, robots.txt, and those who wait for their turn.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use rand::Rng;
+use springtide_policy::schedule::{Limit, Verdict};
+use springtide_policy::{GroupId, Span, Time};
+use springtide_store::{Host, Moment, Robots, RobotsAnswer};
+use tokio::sync::oneshot;
+use url::Url;
+
+use crate::clock;
+use crate::fetch::{self, RobotsRules, robots};
+use crate::poll::Job;
+
+/// All hosts that were ever asked, or are about to be.
+#[derive(Debug, Default)]
+pub(crate) struct Hosts {
+    entries: BTreeMap<GroupId, Entry>,
+    /// Those that changed since they were last kept.
+    dirty: BTreeSet<GroupId>,
+    /// Those with someone waiting.
+    busy: BTreeSet<GroupId>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    limit: Limit,
+    /// What the settings say, without what robots.txt adds.
+    gap: Span,
+    reason: Option<&'static str>,
+    robots: Vec<(Robots, RobotsRules)>,
+    /// Origins whose robots.txt is being asked for.
+    asking: BTreeSet<String>,
+    waiting: VecDeque<Waiting>,
+    /// Not asked since we started. The first request takes longer to get there than
+    /// those that follow, so the gap is counted from its answer.
+    is_cold: bool,
+}
+
+/// Someone who wants to ask something of a host.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    /// What.
+    pub(crate) url: Url,
+    /// Who.
+    pub(crate) who: Who,
+}
+
+/// Who wants to ask.
+#[derive(Debug)]
+pub(crate) enum Who {
+    /// A poll that has not begun.
+    Poll(Box<Job>),
+    /// A poll under way, that was sent on.
+    Hop(oneshot::Sender<(Permit, GroupId)>),
+    /// Someone fetching a robots.txt, whom no robots.txt stops.
+    Robots(oneshot::Sender<(Permit, GroupId)>),
+}
+
+/// Whether a request may be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Permit {
+    /// It may, now.
+    Go,
+    /// The site asks us to keep away.
+    Disallowed,
+    /// The site's robots.txt could not be had.
+    Unreachable,
+    /// Not for a long time.
+    Later,
+}
+
+/// What follows from asking who may go.
+#[derive(Debug)]
+pub(crate) enum Turn {
+    /// Tell them.
+    Answer(GroupId, Waiting, Permit),
+    /// Fetch a robots.txt first.
+    FetchRobots(GroupId, Url),
+}
+
+/// More than so many do not queue for one host, nor does anyone who would have to
+/// wait for longer than this: there are other hosts.
+const MOST_WAITING: usize = 4;
+const SOON: f64 = 2.0 / 86_400.0;
+/// Whoever is under way does not wait longer than this for another host.
+const LONGEST_HOP_WAIT: f64 = 60.0 / 86_400.0;
+/// Gaps shorter than this are kept on average over it: timers are no finer.
+const FINEST: Duration = Duration::from_millis(10);
+/// Gaps are made a little longer, since the way to the host takes a little longer or
+/// shorter each time: by a fiftieth, up to so much.
+const MARGIN: f64 = 0.02 / 86_400.0;
+
+impl Hosts {
+    /// What is known of a host from before.
+    pub(crate) fn recall(&mut self, host: &Host, now: Moment) {
+        let mut entry = Entry::new(Span::ZERO, 1);
+        entry.robots = host
+            .robots
+            .iter()
+            .map(|robots| (robots.clone(), RobotsRules::at(robots, now)))
+            .collect();
+        entry.settle_gap();
+        // A moment that is yet to come was written by a clock that was wrong.
+        let requested_at = host.requested_at.filter(|&at| at <= now);
+        entry.limit.requested_at = requested_at.map(clock::time);
+        entry.limit.not_before = host.not_before.map(clock::time);
+        entry.limit.n_failures = host.n_failures;
+        entry.reason = match host.not_before_reason.as_deref() {
+            Some("retry-after") => Some("retry-after"),
+            Some(_) => Some("back-off"),
+            None => None,
+        };
+        self.entries.insert(host.group, entry);
+    }
+
+    /// Makes sure that a host is known, and keeps to these limits.
+    pub(crate) fn meet(&mut self, group: GroupId, gap: Span, concurrency: u32) {
+        let entry = self
+            .entries
+            .entry(group)
+            .or_insert_with(|| Entry::new(gap, concurrency));
+        if entry.gap != gap || entry.limit.concurrency != concurrency {
+            entry.gap = gap;
+            entry.limit.concurrency = concurrency.max(1);
+            entry.settle_gap();
+        }
+    }
+
+    /// When a host may be asked, if nobody waits already.
+    pub(crate) fn free_at(&self, group: GroupId) -> Time {
+        match self.entries.get(&group) {
+            Some(entry) if entry.waiting.is_empty() => entry.limit.free_at(),
+            Some(_) => Time::NEVER,
+            None => Time::START,
+        }
+    }
+
+    /// Whether someone who comes now gets a turn before long.
+    pub(crate) fn is_reachable(&self, group: GroupId, now: Time) -> bool {
+        self.entries.get(&group).is_none_or(|entry| {
+            let soon = now.as_days() + SOON;
+            entry.waiting.len() < MOST_WAITING
+                && entry.limit.not_before.is_none_or(|at| at.as_days() <= soon)
+        })
+    }
+
+    /// Whether nobody waits for a host.
+    pub(crate) fn is_idle(&self, group: GroupId) -> bool {
+        self.entries
+            .get(&group)
+            .is_none_or(|entry| entry.waiting.is_empty())
+    }
+
+    /// What a host's limit is waiting for, if it is more than a moment.
+    pub(crate) fn reason(&self, group: GroupId) -> Option<(&'static str, Time)> {
+        let entry = self.entries.get(&group)?;
+        Some((entry.reason?, entry.limit.not_before?))
+    }
+
+    /// Someone wants to ask something.
+    pub(crate) fn wait(&mut self, group: GroupId, waiting: Waiting) {
+        let entry = self.entries.get_mut(&group).expect("a host that was met");
+        match waiting.who {
+            // Those under way go first: they hold up others.
+            Who::Poll(_) => entry.waiting.push_back(waiting),
+            _ => entry.waiting.push_front(waiting),
+        }
+        self.busy.insert(group);
+    }
+
+    /// Gives out what turns there are.
+    pub(crate) fn turns(&mut self, now: Moment) -> Vec<Turn> {
+        let mut turns = Vec::new();
+        let at = clock::time(now);
+        for group in self.busy.iter().copied().collect::<Vec<_>>() {
+            let entry = self.entries.get_mut(&group).expect("a host that was met");
+            let before = turns.len();
+            entry.turns(group, now, at, &mut turns);
+            if entry.waiting.is_empty() {
+                self.busy.remove(&group);
+            }
+            if turns.len() > before {
+                self.dirty.insert(group);
+            }
+        }
+        turns
+    }
+
+    /// Begins a request, if one may be begun now.
+    pub(crate) fn begin_if_free(&mut self, group: GroupId, now: Moment) -> bool {
+        let at = clock::time(now);
+        match self.entries.get_mut(&group) {
+            Some(entry) if entry.limit.free_at() <= at => {
+                entry.limit.begin_at(at, clock::span(FINEST));
+                self.dirty.insert(group);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// A request has ended.
+    pub(crate) fn end(&mut self, group: GroupId, verdict: Verdict, now: Moment, rng: &mut dyn Rng) {
+        let Some(entry) = self.entries.get_mut(&group) else {
+            return;
+        };
+        entry.limit.end(verdict, clock::time(now), rng);
+        if std::mem::take(&mut entry.is_cold) {
+            entry.limit.requested_at = Some(clock::time(now));
+        }
+        match verdict {
+            Verdict::Fine if entry.limit.not_before.is_none() => entry.reason = None,
+            Verdict::Fine | Verdict::Unknown => {}
+            Verdict::Trouble => entry.reason = entry.reason.or(Some("back-off")),
+            Verdict::Wait(_) => entry.reason = Some("retry-after"),
+        }
+        self.dirty.insert(group);
+    }
+
+    /// What came of asking for a robots.txt.
+    pub(crate) fn heed(&mut self, group: GroupId, answer: Robots, now: Moment) {
+        let Some(entry) = self.entries.get_mut(&group) else {
+            return;
+        };
+        entry.asking.remove(&answer.origin);
+        let rules = RobotsRules::at(&answer, now);
+        entry
+            .robots
+            .retain(|(robots, _)| robots.origin != answer.origin);
+        entry.robots.push((answer, rules));
+        entry.settle_gap();
+        self.dirty.insert(group);
+    }
+
+    /// The robots.txt of an origin, as far as it is known.
+    pub(crate) fn robots(&self, group: GroupId, origin: &str) -> Option<&(Robots, RobotsRules)> {
+        let entry = self.entries.get(&group)?;
+        entry
+            .robots
+            .iter()
+            .find(|(robots, _)| robots.origin == origin)
+    }
+
+    /// When the next turn is to be given out.
+    pub(crate) fn wake_at(&self) -> Time {
+        let mut wake_at = Time::NEVER;
+        for group in &self.busy {
+            let entry = &self.entries[group];
+            if entry.waiting.iter().any(|waiting| !entry.is_held(waiting)) {
+                let free_at = entry.limit.free_at();
+                if free_at < wake_at {
+                    wake_at = free_at;
+                }
+            }
+        }
+        wake_at
+    }
+
+    /// What is to be kept since the last time.
+    pub(crate) fn take_dirty(&mut self) -> Vec<Host> {
+        let dirty = std::mem::take(&mut self.dirty);
+        dirty
+            .into_iter()
+            .filter_map(|group| {
+                let entry = self.entries.get(&group)?;
+                let moment = |at: Option<Time>| at.and_then(clock::moment_of);
+                Some(Host {
+                    group,
+                    requested_at: moment(entry.limit.requested_at),
+                    not_before: moment(entry.limit.not_before),
+                    not_before_reason: entry.reason.map(str::to_owned),
+                    n_failures: entry.limit.n_failures,
+                    robots: entry
+                        .robots
+                        .iter()
+                        .map(|(robots, _)| robots.clone())
+                        .collect(),
+                })
+            })
+            .collect()
+    }
+
+    /// Everyone who has not begun gives up.
+    pub(crate) fn send_home(&mut self) -> Vec<Waiting> {
+        let mut home = Vec::new();
+        for group in std::mem::take(&mut self.busy) {
+            if let Some(entry) = self.entries.get_mut(&group) {
+                home.extend(entry.waiting.drain(..));
+            }
+        }
+        home
+    }
+}
+
+impl Entry {
+    fn new(gap: Span, concurrency: u32) -> Self {
+        let mut entry = Self {
+            limit: Limit::new(gap, concurrency),
+            gap,
+            reason: None,
+            robots: Vec::new(),
+            asking: BTreeSet::new(),
+            waiting: VecDeque::new(),
+            is_cold: true,
+        };
+        entry.settle_gap();
+        entry
+    }
+
+    /// The gap that the settings and all of its robots.txt agree with.
+    fn settle_gap(&mut self) {
+        let asked = self
+            .robots
+            .iter()
+            .filter_map(|(_, rules)| rules.crawl_delay())
+            .max()
+            .unwrap_or(Duration::ZERO);
+        let gap = self.gap.as_days().max(clock::span(asked).as_days());
+        let margin = if gap < clock::span(FINEST).as_days() {
+            0.0
+        } else {
+            (gap / 50.0).min(MARGIN)
+        };
+        self.limit.gap = Span::days(gap + margin).unwrap_or(self.gap);
+    }
+
+    fn is_held(&self, waiting: &Waiting) -> bool {
+        !matches!(waiting.who, Who::Robots(_)) && self.asking.contains(&fetch::origin(&waiting.url))
+    }
+
+    fn turns(&mut self, group: GroupId, now: Moment, at: Time, turns: &mut Vec<Turn>) {
+        let mut position = 0;
+        while position < self.waiting.len() {
+            let waiting = &self.waiting[position];
+            let origin = fetch::origin(&waiting.url);
+            let free_at = self.limit.free_at();
+            let is_free = free_at <= at;
+            let permit = match &waiting.who {
+                Who::Robots(_) => Permit::Go,
+                _ if self.asking.contains(&origin) => {
+                    position += 1;
+                    continue;
+                }
+                _ => match self
+                    .robots
+                    .iter_mut()
+                    .find(|(robots, _)| robots.origin == origin)
+                {
+                    Some((robots, _)) if robots::is_due(robots, now) && is_free => {
+                        self.limit.begin_at(at, clock::span(FINEST));
+                        self.asking.insert(origin);
+                        turns.push(Turn::FetchRobots(group, robots::url_of(&waiting.url)));
+                        continue;
+                    }
+                    Some((robots, rules)) if !rules.is_allowed(&waiting.url) => {
+                        match robots.answer {
+                            RobotsAnswer::Unreachable => Permit::Unreachable,
+                            _ => Permit::Disallowed,
+                        }
+                    }
+                    Some(_) => Permit::Go,
+                    None if is_free => {
+                        self.limit.begin_at(at, clock::span(FINEST));
+                        self.asking.insert(origin);
+                        turns.push(Turn::FetchRobots(group, robots::url_of(&waiting.url)));
+                        continue;
+                    }
+                    None => Permit::Go,
+                },
+            };
+            let is_under_way = !matches!(waiting.who, Who::Poll(_));
+            let permit = match permit {
+                Permit::Go if is_free => {
+                    self.limit.begin_at(at, clock::span(FINEST));
+                    Permit::Go
+                }
+                Permit::Go
+                    if is_under_way
+                        && free_at.as_days() - at.as_days() > LONGEST_HOP_WAIT
+                        && free_at < Time::NEVER =>
+                {
+                    Permit::Later
+                }
+                Permit::Go => {
+                    position += 1;
+                    continue;
+                }
+                refusal => refusal,
+            };
+            let waiting = self.waiting.remove(position).expect("a place in the queue");
+            turns.push(Turn::Answer(group, waiting, permit));
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! What there is at an address, before it becomes a source.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use rand::SeedableRng;
+use rand_pcg::Pcg64;
+use springtide_store::{Fact, Robots, RobotsAnswer, SourceKind, Sqlite, Store};
+use url::Url;
+
+use crate::fetch::{
+    self, Answer, Ask, Client, FailureKind, FetchFailure, GroupPath, Overflow, RobotsRules,
+    group_of, robots,
+};
+use crate::hosts::Hosts;
+use crate::poll::verdict;
+use crate::register::Places;
+use crate::settings::Settings;
+use crate::source::links::links;
+use crate::source::sitemap::{Hosts as ListedHosts, ListingLimits, parse_sitemap};
+use crate::{Error, clock};
+
+/// What was found at an address.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Inspection {
+    /// What it is.
+    pub kind: SourceKind,
+    /// How many elements it is known to have so far; more may be found.
+    pub n_elements: u64,
+    /// Further listings that it names.
+    pub n_listings: u64,
+    /// What its robots.txt says.
+    pub robots: RobotsFound,
+    /// How long it asks us to wait between requests.
+    pub crawl_delay: Option<Duration>,
+    /// Whether it has an ETag, and whether it has a Last-Modified.
+    pub has_etag: bool,
+    /// Whether it has a Last-Modified.
+    pub has_last_modified: bool,
+    /// Whether its listing says when elements last changed.
+    pub has_hints: bool,
+    /// How long the first pass will take.
+    pub first_pass: Duration,
+}
+
+/// What a robots.txt says of an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RobotsFound {
+    /// There is none.
+    None,
+    /// It may be asked.
+    Allowed,
+    /// It may not.
+    Disallowed,
+    /// It could not be had, so nobody knows.
+    Unreachable,
+}
+
+/// Redirects that are followed.
+const MOST_REDIRECTS: usize = 10;
+
+/// Asks an address what it is, politely: what was asked before counts, and what is
+/// asked now will.
+///
+/// A failure of the remote is the inner error.
+///
+/// # Errors
+/// If the store or the client cannot be used.
+pub async fn inspect(
+    folder: &Path,
+    settings: &Settings,
+    url: &Url,
+    as_site: bool,
+) -> Result<Result<Inspection, FetchFailure>, Error> {
+    let mut store = Sqlite::create_or_open(folder.join(".springtide"))?;
+    let mut hosts = Hosts::default();
+    for host in store.hosts()? {
+        hosts.recall(&host, clock::now());
+    }
+    let mut visit = Visit {
+        places: Places::read(&store)?,
+        client: Client::new(&settings.http)?,
+        hosts,
+        settings,
+        rng: Pcg64::seed_from_u64(clock::now().0.unsigned_abs()),
+        store: &mut store,
+    };
+    let found = visit.look(url, as_site).await;
+    let closed = store.close();
+    let found = found?;
+    closed?;
+    Ok(found)
+}
+
+struct Visit<'a> {
+    places: Places,
+    client: Client,
+    hosts: Hosts,
+    settings: &'a Settings,
+    rng: Pcg64,
+    store: &'a mut Sqlite,
+}
+
+impl Visit<'_> {
+    async fn look(
+        &mut self,
+        url: &Url,
+        as_site: bool,
+    ) -> Result<Result<Inspection, FetchFailure>, Error> {
+        let (robots_found, rules) = self.robots(url).await?;
+        let crawl_delay = rules.crawl_delay();
+        let mut inspection = Inspection {
+            kind: if as_site {
+                SourceKind::Site
+            } else {
+                SourceKind::Page
+            },
+            n_elements: 0,
+            n_listings: 0,
+            robots: robots_found,
+            crawl_delay,
+            has_etag: false,
+            has_last_modified: false,
+            has_hints: false,
+            first_pass: Duration::ZERO,
+        };
+        if matches!(
+            robots_found,
+            RobotsFound::Disallowed | RobotsFound::Unreachable
+        ) {
+            return Ok(Ok(inspection));
+        }
+        let (at, answer) = match self.follow(url, self.settings.http.max_body).await? {
+            Ok(found) => found,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        if !(200..300).contains(&answer.status) {
+            return Ok(Err(FetchFailure::new(
+                FailureKind::Status,
+                format!("the server answered with status {}", answer.status),
+            )));
+        }
+        inspection.has_etag = answer.etag.is_some();
+        inspection.has_last_modified = answer.last_modified.is_some();
+        if as_site {
+            inspection.n_listings = rules.sitemaps().len() as u64;
+            if rules.sitemaps().is_empty() {
+                let content_type = answer.content_type.as_deref();
+                inspection.n_elements = 1 + links(&answer.body, content_type, &at).len() as u64;
+            }
+        } else {
+            let limits = ListingLimits {
+                n_entries: 200_000,
+                n_bytes: 50 << 20,
+                hosts: ListedHosts::All,
+            };
+            match parse_sitemap(&answer.body, &at, &limits) {
+                Ok(listing) if is_listing(&answer, &at) => {
+                    inspection.kind = SourceKind::Sitemap;
+                    inspection.n_elements = listing.pages.len() as u64;
+                    inspection.n_listings = listing.sitemaps.len() as u64;
+                    inspection.has_hints = listing.pages.iter().any(|page| page.lastmod.is_some());
+                }
+                _ => inspection.n_elements = 1,
+            }
+        }
+        let GroupPath { gap, .. } = group_of(url, &self.settings.groups);
+        let gap = Duration::from_secs_f64(gap.as_days() * 86_400.0);
+        let gap = gap.max(crawl_delay.unwrap_or_default());
+        let n = u32::try_from(inspection.n_elements + inspection.n_listings).unwrap_or(u32::MAX);
+        inspection.first_pass = gap.saturating_mul(n);
+        Ok(Ok(inspection))
+    }
+
+    async fn robots(&mut self, url: &Url) -> Result<(RobotsFound, RobotsRules), Error> {
+        let group = self.host_of(url)?;
+        let origin = fetch::origin(url);
+        let now = clock::now();
+        let known = self
+            .hosts
+            .robots(group, &origin)
+            .map(|(robots, _)| robots.clone());
+        let kept = match known {
+            Some(known) if !robots::is_due(&known, now) => known,
+            previous => self.fetch_robots(url, &origin, previous.as_ref()).await?,
+        };
+        let rules = RobotsRules::at(&kept, clock::now());
+        let found = match &kept.answer {
+            RobotsAnswer::Unreachable => RobotsFound::Unreachable,
+            _ if !rules.is_allowed(url) => RobotsFound::Disallowed,
+            RobotsAnswer::None => RobotsFound::None,
+            RobotsAnswer::Rules(_) => RobotsFound::Allowed,
+        };
+        self.hosts.heed(group, kept, clock::now());
+        self.keep()?;
+        Ok((found, rules))
+    }
+
+    async fn fetch_robots(
+        &mut self,
+        url: &Url,
+        origin: &str,
+        previous: Option<&Robots>,
+    ) -> Result<Robots, Error> {
+        let mut at = robots::url_of(url);
+        let mut n_redirects = 0;
+        let answer = loop {
+            let hop = self
+                .hop(&at, robots::MAX_BYTES as u64, Overflow::Cut)
+                .await?;
+            match robots::read(&at, &hop, n_redirects) {
+                robots::Step::Done(answer) => break answer,
+                robots::Step::Follow(next) => {
+                    n_redirects += 1;
+                    at = next;
+                }
+            }
+        };
+        Ok(robots::keep(previous, origin, answer, clock::now()))
+    }
+
+    async fn follow(
+        &mut self,
+        url: &Url,
+        max_body: u64,
+    ) -> Result<Result<(Url, Answer), FetchFailure>, Error> {
+        let mut at = url.clone();
+        let mut seen = BTreeSet::new();
+        loop {
+            let answer = match self.hop(&at, max_body, Overflow::Fail).await? {
+                Ok(answer) => answer,
+                Err(failure) => return Ok(Err(failure)),
+            };
+            if !answer.is_redirect() {
+                return Ok(Ok((at, answer)));
+            }
+            let next = match fetch::resolve(&at, answer.location.as_deref().unwrap_or_default()) {
+                Ok(next) => next,
+                Err(failure) => return Ok(Err(failure)),
+            };
+            if !seen.insert(at) || seen.len() > MOST_REDIRECTS {
+                return Ok(Err(FetchFailure::new(
+                    FailureKind::Redirects,
+                    "redirects go round in circles, or on for too long",
+                )));
+            }
+            if fetch::origin(&next) != fetch::origin(url) {
+                let (found, _) = Box::pin(self.robots(&next)).await?;
+                if matches!(found, RobotsFound::Disallowed | RobotsFound::Unreachable) {
+                    return Ok(Err(FetchFailure::new(
+                        FailureKind::Robots,
+                        "redirected to a site that asks us to keep away",
+                    )));
+                }
+            }
+            at = next;
+        }
+    }
+
+    /// Waits for the host's turn, and asks.
+    async fn hop(
+        &mut self,
+        url: &Url,
+        max_body: u64,
+        overflow: Overflow,
+    ) -> Result<Result<Answer, FetchFailure>, Error> {
+        let group = self.host_of(url)?;
+        loop {
+            let now = clock::now();
+            if self.hosts.begin_if_free(group, now) {
+                break;
+            }
+            tokio::time::sleep(clock::until(self.hosts.free_at(group), now)).await;
+        }
+        self.keep()?;
+        let ask = Ask {
+            overflow,
+            ..Ask::new(url, max_body)
+        };
+        let hop = self.client.hop(&ask).await;
+        self.hosts
+            .end(group, verdict(&hop), clock::now(), &mut self.rng);
+        self.keep()?;
+        Ok(hop)
+    }
+
+    fn host_of(&mut self, url: &Url) -> Result<springtide_store::GroupId, Error> {
+        let path = group_of(url, &self.settings.groups);
+        let mut facts = Vec::new();
+        let found = self.places.find(&path.key, std::iter::empty(), &mut facts);
+        let (host, _) = found.ok_or(Error::Numbering)?;
+        if !facts.is_empty() {
+            self.store.commit(&facts)?;
+        }
+        self.hosts.meet(host, path.gap, path.concurrency);
+        Ok(host)
+    }
+
+    fn keep(&mut self) -> Result<(), Error> {
+        let facts: Vec<Fact> = self
+            .hosts
+            .take_dirty()
+            .into_iter()
+            .map(Fact::Host)
+            .collect();
+        Ok(self.store.commit(&facts)?)
+    }
+}
+
+/// Whether an answer is meant as a listing, and is not a page in which one could be
+/// read.
+fn is_listing(answer: &Answer, url: &Url) -> bool {
+    let content_type = answer.content_type.as_deref().unwrap_or_default();
+    let is_html = content_type.contains("html");
+    let path = url.path();
+    let is_text = content_type.starts_with("text/plain");
+    !is_html && (!is_text || path.contains("sitemap"))
+}

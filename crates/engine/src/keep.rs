@@ -1,0 +1,280 @@
+//! What is known of an element after a poll, and what follows from it.
+
+use springtide_policy::freshness::expected_age_of_first_change;
+use springtide_policy::{Gamma, Outcome, Rate, Span};
+use springtide_store::{
+    Change, ChangeKind, Copy, Failure, Kept, Moment, Poll, PollOutcome, Role, State,
+};
+
+use crate::clock;
+use crate::detect::size_of_change;
+use crate::fetch::{FetchFailure, http_date};
+use crate::hosts::Permit;
+use crate::poll::{Done, Found, Here};
+
+/// What a poll comes to.
+#[derive(Debug)]
+pub(crate) struct Conclusion {
+    pub(crate) kept: Kept,
+    pub(crate) poll: Option<Poll>,
+    pub(crate) change: Option<Change>,
+    pub(crate) next: Next,
+}
+
+/// What the scheduler is to be told.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Next {
+    /// A first copy: the element takes part from now on.
+    Join,
+    /// It was polled.
+    Observed(Outcome),
+    /// It is to be tried again.
+    Retry,
+    /// It is out, and is looked at again some day.
+    Out,
+}
+
+/// 404 so many times in a row is gone.
+const MISSES: u16 = 2;
+
+/// What is known after a poll, of what was known before and what it found.
+///
+/// `belief` is what is believed of the element's rate, and `trusts_dates` whether the
+/// source's Last-Modified has proved true.
+pub(crate) fn conclude(done: &Done, belief: Option<Gamma>, trusts_dates: bool) -> Conclusion {
+    let before = &done.job.kept;
+    let mut kept = before.clone();
+    let at = done.at;
+    let conclusion = |kept: Kept, outcome, change: Option<Change>, next, age_ms| Conclusion {
+        poll: Some(Poll {
+            element: kept.element.id,
+            source: kept.element.source,
+            begun_at: done.job.begun_at,
+            at,
+            since: before.history.synced_at,
+            outcome,
+            status: done.status,
+            error: kept.failure.as_ref().map(|failure| failure.kind.clone()),
+            purpose: done.job.purpose,
+            is_counted: done.job.is_counted,
+            age_ms,
+        }),
+        // What a listing lists is no content of anyone's.
+        change: change.filter(|_| kept.element.role != Role::Listing),
+        kept,
+        next,
+    };
+    kept.history.n_polls = kept.history.n_polls.saturating_add(1);
+    kept.history.polled_at = Some(at);
+    if let (Ok(Found::NotThere) | Err(_), Some(copy)) = (&done.found, &mut kept.copy) {
+        // If it is not where it moved to, it may be where it was.
+        copy.location = None;
+    }
+    match &done.found {
+        Ok(Found::KeptOut(permit)) => {
+            // Nothing was asked, so it was no poll.
+            kept.history = before.history;
+            kept.state = State::Blocked;
+            kept.failure = Some(Failure {
+                kind: "robots".to_owned(),
+                message: match permit {
+                    Permit::Unreachable => {
+                        "the site's robots.txt could not be had, so nobody knows what it allows"
+                    }
+                    _ => "the site's robots.txt asks us to keep away",
+                }
+                .to_owned(),
+                at,
+            });
+            Conclusion {
+                kept,
+                poll: None,
+                change: None,
+                next: match permit {
+                    Permit::Disallowed => Next::Out,
+                    _ => Next::Retry,
+                },
+            }
+        }
+        Ok(Found::NotThere) => {
+            kept.n_failures = kept.n_failures.saturating_add(1);
+            let is_gone = done.status == Some(410)
+                || kept.is_unlisted
+                || kept.n_failures >= MISSES
+                || before.state == State::Gone;
+            let status = done.status.unwrap_or(404);
+            kept.failure = Some(Failure {
+                kind: if is_gone { "gone" } else { "not-found" }.to_owned(),
+                message: format!("the server answered with status {status}"),
+                at,
+            });
+            if !is_gone {
+                kept.state = State::Failing;
+                return conclusion(kept, PollOutcome::Failed, None, Next::Retry, None);
+            }
+            kept.state = State::Gone;
+            let was_here = before.copy.is_some() && before.state != State::Gone;
+            let change = was_here.then(|| change(before, &kept, at, ChangeKind::Gone, None));
+            conclusion(kept, PollOutcome::Gone, change, Next::Out, None)
+        }
+        Err(failure) => {
+            kept.n_failures = kept.n_failures.saturating_add(1);
+            if kept.state != State::Gone {
+                kept.state = State::Failing;
+            }
+            kept.failure = Some(describe(failure, at));
+            let next = match kept.state {
+                State::Gone => Next::Out,
+                _ => Next::Retry,
+            };
+            conclusion(kept, PollOutcome::Failed, None, next, None)
+        }
+        Ok(Found::NotModified) => {
+            answered(&mut kept, at);
+            let (change, next) = returned(before, &kept, at, Outcome::Unchanged);
+            conclusion(kept, PollOutcome::Unchanged, change, next, Some(0))
+        }
+        Ok(Found::Here(here)) => {
+            answered(&mut kept, at);
+            let is_first = before.copy.is_none();
+            let has_changed = here.body.is_some();
+            let size = before
+                .copy
+                .as_ref()
+                .filter(|_| has_changed)
+                .map(|copy| size_of_change(&copy.sketch, &here.sketch));
+            kept.copy = Some(copy_of(done, here));
+            if is_first {
+                kept.history.first_polled_at = Some(at);
+                let change = change(before, &kept, at, ChangeKind::Added, None);
+                return conclusion(kept, PollOutcome::First, Some(change), Next::Join, None);
+            }
+            if !has_changed {
+                let (change, next) = returned(before, &kept, at, Outcome::Unchanged);
+                return conclusion(kept, PollOutcome::Unchanged, change, next, Some(0));
+            }
+            kept.history.n_changes = kept.history.n_changes.saturating_add(1);
+            let since_change = age_of_last_change(before, here, at).filter(|_| trusts_dates);
+            let age = since_change.map(|age| clock::span(std::time::Duration::from_millis(age)));
+            let (back, next) = returned(before, &kept, at, Outcome::Changed { age });
+            let change =
+                back.unwrap_or_else(|| change(before, &kept, at, ChangeKind::Changed, size));
+            let age_ms = since_change
+                .zip(belief)
+                .and_then(|(age, belief)| age_of_copy(before, at, age, belief));
+            conclusion(kept, PollOutcome::Changed, Some(change), next, age_ms)
+        }
+    }
+}
+
+fn answered(kept: &mut Kept, at: Moment) {
+    kept.state = State::Ok;
+    kept.failure = None;
+    kept.n_failures = 0;
+    kept.history.synced_at = Some(at);
+}
+
+/// An element that was gone and answers is back; any other was observed.
+fn returned(before: &Kept, kept: &Kept, at: Moment, outcome: Outcome) -> (Option<Change>, Next) {
+    if before.state == State::Gone || before.history.synced_at.is_none() {
+        let change = change(before, kept, at, ChangeKind::Back, None);
+        (Some(change), Next::Join)
+    } else {
+        (None, Next::Observed(outcome))
+    }
+}
+
+fn describe(failure: &FetchFailure, at: Moment) -> Failure {
+    Failure {
+        kind: failure.kind.name().to_owned(),
+        message: failure.message.clone(),
+        at,
+    }
+}
+
+/// The copy after an answer: a new body if it changed, and always the validators that
+/// came last.
+fn copy_of(done: &Done, here: &Here) -> Copy {
+    let (before, at) = (&done.job.kept, done.at);
+    // Whoever was asked where it moved to is still there.
+    let known = before.copy.as_ref().and_then(|copy| copy.location.clone());
+    let location = match &here.moved_to {
+        Some(url) => Some(url.to_string()),
+        None => known.filter(|known| known == done.job.url.as_str()),
+    };
+    match (&before.copy, here.body) {
+        (Some(copy), None) => Copy {
+            etag: here.etag.clone(),
+            last_modified: here.last_modified.clone(),
+            content_type: here.content_type.clone(),
+            location,
+            ..copy.clone()
+        },
+        (copy, body) => Copy {
+            status: done.status.unwrap_or(200),
+            etag: here.etag.clone(),
+            last_modified: here.last_modified.clone(),
+            content_type: here.content_type.clone(),
+            digest: here.digest,
+            body: body.unwrap_or(springtide_store::BodyId([0; 32])),
+            n_bytes: here.n_bytes,
+            fetched_at: at,
+            changed_at: copy.as_ref().map(|_| at),
+            location,
+            sketch: here.sketch.clone(),
+        },
+    }
+}
+
+fn change(before: &Kept, kept: &Kept, at: Moment, kind: ChangeKind, size: Option<f32>) -> Change {
+    let is_here = kind != ChangeKind::Gone;
+    let after = kept.copy.as_ref().filter(|_| is_here);
+    Change {
+        number: 0,
+        element: kept.element.id,
+        source: kept.element.source,
+        found_at: at,
+        previous_poll_at: before.history.synced_at,
+        kind,
+        bytes_before: before.copy.as_ref().map(|copy| copy.n_bytes),
+        bytes_after: after.map(|copy| copy.n_bytes),
+        digest: after.map(|copy| copy.digest),
+        body: after.map(|copy| copy.body),
+        content_type: after.and_then(|copy| copy.content_type.clone()),
+        size,
+    }
+}
+
+/// How long before the poll the element says that it last changed, in milliseconds,
+/// if that was since the poll before.
+fn age_of_last_change(before: &Kept, here: &Here, at: Moment) -> Option<u64> {
+    let modified_at = clock::moment(http_date(here.last_modified.as_deref()?)?);
+    let since = before.history.synced_at?;
+    // It tells whole seconds.
+    let is_between = modified_at.0 + 1000 > since.0 && modified_at.0 <= at.0 + 1000;
+    is_between.then(|| clock::millis_between(modified_at, at).unsigned_abs())
+}
+
+/// How long the copy had been stale: since the first change that it missed, of which
+/// only the last is known.
+fn age_of_copy(before: &Kept, at: Moment, since_last: u64, belief: Gamma) -> Option<i64> {
+    let days = |millis: i64| Span::days(millis as f64 / 86_400_000.0).ok();
+    let elapsed = days(clock::millis_between(before.history.synced_at?, at))?;
+    let last = days(since_last as i64)?;
+    let rate = Rate::per_day(belief.mean()).ok()?;
+    let age = expected_age_of_first_change(rate, elapsed, last);
+    Some((age.as_days() * 86_400_000.0).round() as i64)
+}
+
+/// Whether a poll shows that a source's Last-Modified is not to be trusted: it moved,
+/// and nothing had changed.
+pub(crate) fn shows_a_false_date(done: &Done) -> bool {
+    match (&done.found, &done.job.kept.copy) {
+        (Ok(Found::Here(here)), Some(copy)) => {
+            here.body.is_none()
+                && here.last_modified.is_some()
+                && here.last_modified != copy.last_modified
+        }
+        _ => false,
+    }
+}

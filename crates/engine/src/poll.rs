@@ -1,0 +1,471 @@
+//! One poll: from asking to what was found. It touches the network and the bodies,
+//! and nothing else.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use springtide_policy::schedule::Verdict;
+use springtide_store::{Bodies, BodyId, GroupId, Kept, Moment, Purpose, Robots, Role, SourceKind};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use url::Url;
+
+use crate::clock;
+use crate::detect::Lens;
+use crate::fail_point::fail_point;
+use crate::fetch::{self, Answer, Ask, Client, FailureKind, FetchFailure, Overflow, robots};
+use crate::hosts::{Permit, Waiting, Who};
+use crate::source::links::links;
+use crate::source::sitemap::{Hosts as ListedHosts, ListingLimits, ListingProblem, parse_sitemap};
+
+/// Redirects that are followed.
+const MOST_REDIRECTS: usize = 10;
+/// Bodies longer than this are looked at one at a time.
+const LARGE: usize = 512 * 1024;
+/// A Last-Modified tells whole seconds: what was changed within so many of them
+/// before it was fetched may have changed again without its telling.
+const UNSURE: i64 = 2_000;
+
+/// A poll that is to be made.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) kept: Kept,
+    /// Where to ask.
+    pub(crate) url: Url,
+    pub(crate) host: GroupId,
+    pub(crate) purpose: Purpose,
+    pub(crate) is_counted: bool,
+    pub(crate) begun_at: Moment,
+    pub(crate) lens: Arc<Lens>,
+    pub(crate) kind: SourceKind,
+    /// The most entries that a listing may have.
+    pub(crate) max_entries: usize,
+    /// Whether links are to be followed.
+    pub(crate) wants_links: bool,
+}
+
+/// What a poll tells the loop.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// It was sent on and asks whether it may go there.
+    Ask(Url, Who),
+    /// One of its requests has ended.
+    Ended(GroupId, Verdict),
+    /// It is over.
+    Done(Box<Done>),
+    /// A robots.txt was fetched.
+    Robots(GroupId, Url, Robots),
+    /// We cannot go on.
+    Broken(springtide_store::Error),
+}
+
+/// A poll that is over.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) job: Job,
+    pub(crate) at: Moment,
+    pub(crate) status: Option<u16>,
+    pub(crate) found: Result<Found, FetchFailure>,
+}
+
+/// What an answered poll found.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// It is as it was, says the server.
+    NotModified,
+    /// Here it is.
+    Here(Box<Here>),
+    /// It is not there (404), or no longer there (410).
+    NotThere,
+    /// We may not ask; or nobody knows whether we may.
+    KeptOut(Permit),
+}
+
+/// An element as it was found.
+#[derive(Debug)]
+pub(crate) struct Here {
+    pub(crate) etag: Option<String>,
+    pub(crate) last_modified: Option<String>,
+    pub(crate) content_type: Option<String>,
+    pub(crate) digest: [u8; 32],
+    /// Where the body was put; nothing if it is as it was in all that matters.
+    pub(crate) body: Option<BodyId>,
+    pub(crate) sketch: Vec<u8>,
+    pub(crate) n_bytes: u64,
+    /// Where it has moved for good.
+    pub(crate) moved_to: Option<Url>,
+    /// Pages that it links to.
+    pub(crate) links: Vec<Url>,
+    pub(crate) listing: Option<ListingNews>,
+}
+
+/// What is new in a listing.
+#[derive(Debug, Default)]
+pub(crate) struct ListingNews {
+    pub(crate) pages: Vec<String>,
+    pub(crate) sitemaps: Vec<String>,
+    /// Known before, and said to have changed since.
+    pub(crate) touched: Vec<String>,
+    pub(crate) removed: Vec<String>,
+    /// Why it may not be all.
+    pub(crate) problem: Option<String>,
+}
+
+/// What polls share.
+#[derive(Debug, Clone)]
+pub(crate) struct Means {
+    pub(crate) client: Client,
+    pub(crate) bodies: Arc<Bodies>,
+    pub(crate) to_loop: mpsc::UnboundedSender<Message>,
+    pub(crate) max_body: u64,
+    /// Large bodies are looked at one at a time.
+    pub(crate) one_at_a_time: Arc<Semaphore>,
+}
+
+impl Means {
+    fn tell(&self, message: Message) {
+        // The loop ends only after all polls have; if it is gone, so is the need to
+        // tell.
+        let _ = self.to_loop.send(message);
+    }
+}
+
+/// Makes a poll that may ask its first host now, and tells the loop.
+pub(crate) async fn poll(job: Job, means: Means) {
+    let mut status = None;
+    let mut at = None;
+    let found = follow(&job, &means, &mut status, &mut at).await;
+    let at = at.unwrap_or_else(clock::now);
+    means.tell(Message::Done(Box::new(Done {
+        job,
+        at,
+        status,
+        found,
+    })));
+}
+
+/// Tells the loop that a poll came to nothing before it began.
+pub(crate) fn keep_out(job: Job, permit: Permit) -> Done {
+    Done {
+        job,
+        at: clock::now(),
+        status: None,
+        found: Ok(Found::KeptOut(permit)),
+    }
+}
+
+async fn follow(
+    job: &Job,
+    means: &Means,
+    status: &mut Option<u16>,
+    at: &mut Option<Moment>,
+) -> Result<Found, FetchFailure> {
+    let mut url = job.url.clone();
+    let mut host = job.host;
+    let mut seen = BTreeSet::new();
+    let mut is_permanent = true;
+    let mut moved_to = None;
+    loop {
+        let validators = Validators::of(job);
+        let ask = Ask {
+            etag: validators.etag,
+            last_modified: validators.last_modified,
+            overflow: Overflow::Fail,
+            ..Ask::new(&url, means.max_body)
+        };
+        let hop = means.client.hop(&ask).await;
+        means.tell(Message::Ended(host, verdict(&hop)));
+        fail_point("answered");
+        let answer = match hop {
+            Ok(answer) => answer,
+            Err(failure) => {
+                *at = Some(clock::now());
+                return Err(failure);
+            }
+        };
+        *status = Some(answer.status);
+        *at = Some(clock::moment(answer.answered_at.max(answer.asked_at)));
+        if answer.is_redirect() {
+            let location = answer.location.as_deref().unwrap_or_default();
+            let next = fetch::resolve(&url, location)?;
+            is_permanent &= matches!(answer.status, 301 | 308);
+            if !seen.insert(url.clone()) || seen.contains(&next) || seen.len() > MOST_REDIRECTS {
+                return Err(FetchFailure::new(
+                    FailureKind::Redirects,
+                    format!("redirects go round in circles, or on for more than {MOST_REDIRECTS}"),
+                ));
+            }
+            means.client.guard().check(&next)?;
+            let (sender, receiver) = oneshot::channel();
+            means.tell(Message::Ask(next.clone(), Who::Hop(sender)));
+            match receiver.await {
+                Ok((permit @ Permit::Go, group)) => {
+                    debug_assert_eq!(permit, Permit::Go);
+                    host = group;
+                }
+                Ok((Permit::Later, _)) | Err(_) => {
+                    return Err(FetchFailure::new(
+                        FailureKind::Redirects,
+                        "redirected to a host that is to be left alone for now",
+                    ));
+                }
+                Ok((refusal, _)) => return Ok(Found::KeptOut(refusal)),
+            }
+            moved_to = is_permanent.then(|| next.clone());
+            url = next;
+            continue;
+        }
+        return conclude(job, means, answer, &url, moved_to).await;
+    }
+}
+
+/// The validators to ask with.
+struct Validators<'a> {
+    etag: Option<&'a str>,
+    last_modified: Option<&'a str>,
+}
+
+impl<'a> Validators<'a> {
+    /// Those of the copy, if they can be relied on: a strong tag for an audit, any
+    /// tag for another poll, or else a date that is old enough to be one change's.
+    fn of(job: &'a Job) -> Self {
+        let none = Self {
+            etag: None,
+            last_modified: None,
+        };
+        let Some(copy) = &job.kept.copy else {
+            return none;
+        };
+        let is_audit = job.purpose == Purpose::Audit;
+        match (&copy.etag, &copy.last_modified) {
+            (Some(etag), _) if !is_audit || !etag.starts_with("W/") => Self {
+                etag: Some(etag),
+                last_modified: None,
+            },
+            (None, Some(date)) if !is_audit => {
+                let modified_at = fetch::http_date(date).map(clock::moment);
+                match modified_at {
+                    Some(at) if at.0 + UNSURE <= copy.fetched_at.0 => Self {
+                        etag: None,
+                        last_modified: Some(date),
+                    },
+                    _ => none,
+                }
+            }
+            _ => none,
+        }
+    }
+
+    fn is_none(&self) -> bool {
+        self.etag.is_none() && self.last_modified.is_none()
+    }
+}
+
+/// What an answer, or none, says of a host.
+pub(crate) fn verdict(hop: &Result<Answer, FetchFailure>) -> Verdict {
+    match hop {
+        Ok(answer) if answer.is_host_trouble() => match answer.retry_after {
+            Some(wait) => {
+                let until = clock::moment(answer.answered_at + wait + RETRY_MARGIN);
+                Verdict::Wait(clock::time(until))
+            }
+            None => Verdict::Trouble,
+        },
+        Ok(_) => Verdict::Fine,
+        Err(failure) if failure.kind.is_host_trouble() => Verdict::Trouble,
+        Err(_) => Verdict::Unknown,
+    }
+}
+
+/// A host that asks for some seconds counts them itself, on a clock of its own.
+const RETRY_MARGIN: std::time::Duration = std::time::Duration::from_millis(100);
+
+async fn conclude(
+    job: &Job,
+    means: &Means,
+    answer: Answer,
+    url: &Url,
+    moved_to: Option<Url>,
+) -> Result<Found, FetchFailure> {
+    match answer.status {
+        304 if Validators::of(job).is_none() => {
+            return Err(FetchFailure::new(
+                FailureKind::Answer,
+                "the server says that nothing has changed since a copy that we did not name",
+            ));
+        }
+        304 => return Ok(Found::NotModified),
+        404 | 410 => return Ok(Found::NotThere),
+        200 | 203 => {}
+        status => {
+            return Err(FetchFailure::new(
+                FailureKind::Status,
+                format!("the server answered with status {status}"),
+            ));
+        }
+    }
+    let _alone = if answer.body.len() > LARGE {
+        means.one_at_a_time.acquire().await.ok()
+    } else {
+        None
+    };
+    fail_point("fetched");
+    let here = tokio::task::block_in_place(|| look(job, means, &answer, url))?;
+    Ok(Found::Here(Box::new(Here { moved_to, ..here })))
+}
+
+/// What matters in an answer; its body is put away if that has changed.
+fn look(job: &Job, means: &Means, answer: &Answer, url: &Url) -> Result<Here, FetchFailure> {
+    let element = &job.kept.element;
+    let before = job.kept.copy.as_ref();
+    let content_type = answer.content_type.as_deref();
+    let is_listing = element.role == Role::Listing;
+    let (digest, sketch) = if is_listing {
+        (*blake3::hash(&answer.body).as_bytes(), Vec::new())
+    } else {
+        let sight = job.lens.look(&answer.body, content_type);
+        (sight.digest, sight.sketch)
+    };
+    let has_changed = before.is_none_or(|copy| copy.digest != digest);
+    let listing = (is_listing && has_changed)
+        .then(|| {
+            let before = before.and_then(|copy| means.bodies.get(copy.body).ok());
+            read_listing(job, url, before.as_deref(), &answer.body)
+        })
+        .transpose()?;
+    let wants_links = job.wants_links && has_changed && element.role == Role::Hub;
+    let body = if has_changed {
+        match means.bodies.put(&answer.body) {
+            Ok(body) => Some(body),
+            Err(error) => {
+                let failure = FetchFailure::new(FailureKind::Answer, "its body could not be kept");
+                means.tell(Message::Broken(error));
+                return Err(failure);
+            }
+        }
+    } else {
+        None
+    };
+    fail_point("body-kept");
+    Ok(Here {
+        etag: answer.etag.clone(),
+        last_modified: answer.last_modified.clone(),
+        content_type: answer.content_type.clone(),
+        digest,
+        body,
+        sketch,
+        n_bytes: answer.body.len() as u64,
+        moved_to: None,
+        links: if wants_links {
+            links(&answer.body, content_type, url)
+        } else {
+            Vec::new()
+        },
+        listing,
+    })
+}
+
+/// Bytes of a listing, unpacked.
+const LONGEST_LISTING: usize = 50 << 20;
+
+/// What is new in a listing since it was last read.
+fn read_listing(
+    job: &Job,
+    url: &Url,
+    before: Option<&[u8]>,
+    body: &[u8],
+) -> Result<ListingNews, FetchFailure> {
+    let limits = ListingLimits {
+        n_entries: job.max_entries,
+        n_bytes: LONGEST_LISTING,
+        // What a user named may name others; what it names may not.
+        hosts: if job.kept.element.depth == 0 && job.kind == SourceKind::Sitemap {
+            ListedHosts::All
+        } else {
+            ListedHosts::Own
+        },
+    };
+    let now = parse_sitemap(body, url, &limits).map_err(|problem| {
+        FetchFailure::new(
+            FailureKind::Answer,
+            format!("the listing cannot be used: {problem}"),
+        )
+    })?;
+    let before = before
+        .and_then(|body| parse_sitemap(body, url, &limits).ok())
+        .unwrap_or_default();
+    let mut known: std::collections::BTreeMap<&str, Option<Moment>> = before
+        .pages
+        .iter()
+        .chain(&before.sitemaps)
+        .map(|listed| (listed.url.as_str(), listed.lastmod))
+        .collect();
+    let mut news = ListingNews {
+        problem: now.problem.as_ref().map(ListingProblem::to_string),
+        ..ListingNews::default()
+    };
+    for (listed, fresh) in [
+        (&now.pages, &mut news.pages),
+        (&now.sitemaps, &mut news.sitemaps),
+    ] {
+        for entry in listed {
+            match known.remove(entry.url.as_str()) {
+                Some(lastmod) if entry.lastmod > lastmod => news.touched.push(entry.url.clone()),
+                Some(_) => {}
+                None => fresh.push(entry.url.clone()),
+            }
+        }
+    }
+    // One that breaks off does not say who is gone.
+    if now.problem.is_none() && before.problem.is_none() {
+        news.removed = known.into_keys().map(str::to_owned).collect();
+    }
+    Ok(news)
+}
+
+/// Fetches a robots.txt whose first request has been granted, and tells the loop.
+pub(crate) async fn fetch_robots(group: GroupId, url: Url, previous: Option<Robots>, means: Means) {
+    let origin = fetch::origin(&url);
+    let mut at = url.clone();
+    let mut host = group;
+    let mut n_redirects = 0;
+    let answer = loop {
+        let ask = Ask {
+            overflow: Overflow::Cut,
+            ..Ask::new(&at, robots::MAX_BYTES as u64)
+        };
+        let hop = means.client.hop(&ask).await;
+        let verdict = match &hop {
+            Ok(answer) if answer.status >= 500 => Verdict::Trouble,
+            _ => verdict(&hop),
+        };
+        means.tell(Message::Ended(host, verdict));
+        match robots::read(&at, &hop, n_redirects) {
+            robots::Step::Done(answer) => break answer,
+            robots::Step::Follow(next) => {
+                n_redirects += 1;
+                let (sender, receiver) = oneshot::channel();
+                if means.client.guard().check(&next).is_err() {
+                    break springtide_store::RobotsAnswer::None;
+                }
+                means.tell(Message::Ask(next.clone(), Who::Robots(sender)));
+                match receiver.await {
+                    Ok((Permit::Go, group)) => host = group,
+                    _ => break springtide_store::RobotsAnswer::Unreachable,
+                }
+                at = next;
+            }
+        }
+    };
+    let now = clock::moment(SystemTime::now());
+    let kept = robots::keep(previous.as_ref(), &origin, answer, now);
+    means.tell(Message::Robots(group, url, kept));
+}
+
+/// A poll that waits for its first host.
+pub(crate) fn waiting(job: Job) -> Waiting {
+    Waiting {
+        url: job.url.clone(),
+        who: Who::Poll(Box::new(job)),
+    }
+}

@@ -1,0 +1,1084 @@
+//! Brings the store in step with the settings: which sources there are, and which
+//! elements lists name.
+//!
+//! [`register`] does it for all sources, [`import`] adds the addresses of one [`List`].
+//! Both ask nobody. A list of any length is read twice, once to see that it is sound and
+//! once to take it in, so a bad line leaves everything as it was; of each address sixteen
+//! bytes are held.
+//!
+//! Running totals count elements that have a copy: listings are polled, but are not
+//! counted among the elements.
+
+mod list;
+mod place;
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::UNIX_EPOCH;
+
+use springtide_store::{
+    Element, ElementId, Fact, Failure, Kept, Moment, Role, Source, SourceId, SourceKind, State,
+    Store, Totals,
+};
+use url::Url;
+
+use crate::fetch::{group_of, locator};
+use crate::settings::{GroupRule, Settings, SourceSettings};
+use crate::source::list::ListedUrl;
+pub use list::{List, ListError};
+pub(crate) use place::Places;
+
+/// Why the store could not be brought in step.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] springtide_store::Error),
+    /// A list cannot be read.
+    #[error(transparent)]
+    List(#[from] ListError),
+    /// There are too many elements, groups or sources to number.
+    #[error("there are more elements, groups or sources than can be numbered")]
+    TooMany,
+}
+
+/// What has come of it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Registered {
+    /// Sources that are new in the store.
+    pub n_sources_added: usize,
+    /// Sources that are no longer in the settings, and now no longer in the store.
+    pub n_sources_removed: usize,
+    /// What lists have brought.
+    pub imported: Imported,
+    /// Lists that could not be read, by name, and why.
+    pub failed: Vec<(String, String)>,
+}
+
+/// What a list has brought.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// Addresses in it.
+    pub n_lines: u64,
+    /// Elements that are new.
+    pub n_added: u64,
+    /// Addresses that were there before, in the list or in the source.
+    pub n_known: u64,
+    /// Elements that it no longer names.
+    pub n_unlisted: u64,
+    /// Addresses beyond the most that the source may have.
+    pub n_left_out: u64,
+}
+
+/// How far it has got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// So many more lines have been checked.
+    Checked(u64),
+    /// So many more lines, of so many in all, have been taken in.
+    Taken(u64, u64),
+}
+
+/// Facts that are kept together. Large enough that a transaction costs little, small
+/// enough to hold.
+const BATCH: usize = 10_000;
+/// Lines between two words about progress.
+const STRIDE: u64 = 10_000;
+
+/// Brings the sources in the store in step with the settings.
+///
+/// # Errors
+/// If the store fails. A list that cannot be read is an error of its source, and no
+/// reason to stop.
+pub fn register(
+    store: &mut dyn Store,
+    settings: &Settings,
+    now: Moment,
+    progress: &mut dyn FnMut(Step),
+) -> Result<Registered, Error> {
+    let mut registered = Registered::default();
+    let mut notes = Notes::read(store)?;
+    let mut places = None;
+    regroup(store, &settings.groups, &mut notes)?;
+
+    let known = store.sources()?;
+    let mut next = known
+        .iter()
+        .map(|source| source.id.0 + 1)
+        .max()
+        .unwrap_or(0);
+    let mut facts = Vec::new();
+    for source in &known {
+        let wanted = settings.sources.iter().find(|s| s.name == source.name);
+        if !wanted.is_some_and(|wanted| is_same(wanted, source)) {
+            facts.push(Fact::SourceRemoved(source.id));
+            notes.forget(source.id);
+            registered.n_sources_removed += usize::from(wanted.is_none());
+        }
+    }
+    if !facts.is_empty() {
+        facts.push(notes.fact());
+        store.commit(&facts)?;
+    }
+
+    for wanted in &settings.sources {
+        let known = known
+            .iter()
+            .find(|source| source.name == wanted.name && is_same(wanted, source));
+        let source = match known {
+            Some(source) => source.clone(),
+            None => {
+                let source = Source {
+                    id: SourceId(next),
+                    name: wanted.name.clone(),
+                    kind: wanted.kind,
+                    url: place_of(wanted),
+                    added_at: now,
+                    totals: Totals::default(),
+                    error: None,
+                };
+                next = next.checked_add(1).ok_or(Error::TooMany)?;
+                registered.n_sources_added += 1;
+                notes.set(source.id, Note::new(wanted.weight));
+                let places = get_or_read(&mut places, store)?;
+                add_source(store, settings, wanted, source, places, &notes)?
+            }
+        };
+        if let (SourceKind::List, Some(path)) = (wanted.kind, &wanted.file) {
+            let places = get_or_read(&mut places, store)?;
+            let list = Followed {
+                wanted,
+                path,
+                settings,
+                now,
+            };
+            list.follow(store, source, places, &mut notes, &mut registered, progress)?;
+        } else {
+            reweigh(store, &source, wanted.weight, &mut notes)?;
+        }
+    }
+    Ok(registered)
+}
+
+/// Adds the addresses of a list to a source that is in the store.
+///
+/// # Errors
+/// If the store fails, or if the list cannot be read or has a line that is no address;
+/// then nothing of it is taken in.
+pub fn import(
+    store: &mut dyn Store,
+    settings: &Settings,
+    source: &Source,
+    weight: f64,
+    list: &List,
+    progress: &mut dyn FnMut(Step),
+) -> Result<Imported, Error> {
+    let mut places = Places::read(store)?;
+    let intake = Intake {
+        groups: &settings.groups,
+        weight,
+        max_elements: u64::MAX,
+        drops_unlisted: false,
+    };
+    intake.take(store, source.clone(), list, &mut places, progress)
+}
+
+/// Where a source is, as the store keeps it.
+fn place_of(source: &SourceSettings) -> String {
+    match &source.file {
+        Some(path) => path.display().to_string(),
+        None => source.url.clone(),
+    }
+}
+
+/// Whether a source is still what it was. Another address is another source; the file
+/// of a list may move, since its elements stay what they are.
+fn is_same(wanted: &SourceSettings, source: &Source) -> bool {
+    wanted.kind == source.kind && (wanted.kind == SourceKind::List || wanted.url == source.url)
+}
+
+fn get_or_read<'a>(
+    places: &'a mut Option<Places>,
+    store: &dyn Store,
+) -> Result<&'a mut Places, Error> {
+    if places.is_none() {
+        *places = Some(Places::read(store)?);
+    }
+    places.as_mut().ok_or(Error::TooMany)
+}
+
+/// Writes a new source down, with the element that it starts from.
+fn add_source(
+    store: &mut dyn Store,
+    settings: &Settings,
+    wanted: &SourceSettings,
+    mut source: Source,
+    places: &mut Places,
+    notes: &Notes,
+) -> Result<Source, Error> {
+    let role = match wanted.kind {
+        SourceKind::Page => Some(Role::Page),
+        SourceKind::Sitemap => Some(Role::Listing),
+        SourceKind::Site => Some(Role::Hub),
+        SourceKind::List | SourceKind::Search => None,
+    };
+    let mut facts = vec![notes.fact()];
+    if let (Some(role), Ok(url)) = (role, locator(&wanted.url)) {
+        let (host, group) = place(&url, None, &settings.groups, places, &mut facts)?;
+        let id = store.next_element()?;
+        if role != Role::Listing {
+            source.totals.n_elements = 1;
+            source.totals.n_new = 1;
+        }
+        facts.push(Fact::Source(source.clone()));
+        facts.push(Fact::Element(Element {
+            id: ElementId(id),
+            source: source.id,
+            locator: url.into(),
+            group,
+            host,
+            role,
+            weight: wanted.weight as f32,
+            depth: 0,
+        }));
+    } else {
+        facts.push(Fact::Source(source.clone()));
+    }
+    facts.push(Fact::Totals(source.id, source.totals));
+    store.commit(&facts)?;
+    Ok(source)
+}
+
+/// A list that is followed: read again whenever its file has changed.
+struct Followed<'a> {
+    wanted: &'a SourceSettings,
+    path: &'a Path,
+    settings: &'a Settings,
+    now: Moment,
+}
+
+impl Followed<'_> {
+    fn follow(
+        &self,
+        store: &mut dyn Store,
+        mut source: Source,
+        places: &mut Places,
+        notes: &mut Notes,
+        registered: &mut Registered,
+        progress: &mut dyn FnMut(Step),
+    ) -> Result<(), Error> {
+        let stamp = Stamp::of(self.path);
+        let note = notes.get(source.id);
+        let is_read = note.is_some_and(|note| {
+            note.stamp.is_some() && note.stamp == stamp && note.weight == self.wanted.weight
+        });
+        if is_read {
+            return Ok(());
+        }
+        let intake = Intake {
+            groups: &self.settings.groups,
+            weight: self.wanted.weight,
+            max_elements: self.wanted.max_elements,
+            drops_unlisted: true,
+        };
+        let list = List::File(self.path.to_owned());
+        match intake.take(store, source.clone(), &list, places, progress) {
+            Ok(imported) => {
+                registered.imported.add(imported);
+                let weight = self.wanted.weight;
+                notes.set(source.id, Note { stamp, weight });
+                let place = place_of(self.wanted);
+                let mut facts = vec![notes.fact()];
+                if source.error.is_some() {
+                    facts.push(Fact::SourceError(source.id, None));
+                }
+                if source.url != place {
+                    // Its totals are what they have become, not what they were.
+                    let now = store.sources()?.into_iter().find(|s| s.id == source.id);
+                    source = now.unwrap_or(source);
+                    source.url = place;
+                    facts.insert(0, Fact::Source(source));
+                }
+                store.commit(&facts)?;
+                Ok(())
+            }
+            Err(Error::List(error)) => {
+                let message = match &error {
+                    ListError::Read(cause) => format!("{}: {cause}", self.path.display()),
+                    error => format!("{}: {error}", self.path.display()),
+                };
+                registered
+                    .failed
+                    .push((self.wanted.name.clone(), message.clone()));
+                let failure = Failure {
+                    kind: "list".to_owned(),
+                    message,
+                    at: self.now,
+                };
+                store.commit(&[Fact::SourceError(source.id, Some(failure))])?;
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Imported {
+    fn add(&mut self, other: Self) {
+        self.n_lines += other.n_lines;
+        self.n_added += other.n_added;
+        self.n_known += other.n_known;
+        self.n_unlisted += other.n_unlisted;
+        self.n_left_out += other.n_left_out;
+    }
+}
+
+/// How a list is taken in.
+struct Intake<'a> {
+    groups: &'a [GroupRule],
+    weight: f64,
+    max_elements: u64,
+    /// Whether elements that it does not name are no longer wanted.
+    drops_unlisted: bool,
+}
+
+/// Addresses by a digest, sorted, each once; and what has been seen of each.
+struct Addresses {
+    keys: Vec<u128>,
+    /// It is in the store, or was met in the list.
+    is_known: Vec<bool>,
+    /// It was in the store before.
+    is_old: Vec<bool>,
+}
+
+impl Addresses {
+    fn position(&self, locator: &str) -> Option<usize> {
+        self.keys.binary_search(&key_of(locator)).ok()
+    }
+}
+
+/// Half a digest: no two addresses have the same.
+fn key_of(locator: &str) -> u128 {
+    let digest = blake3::hash(locator.as_bytes());
+    let (half, _) = digest.as_bytes().split_at(16);
+    half.iter()
+        .fold(0, |key, &byte| key << 8 | u128::from(byte))
+}
+
+/// What the reading thread hands to the writing one.
+struct Batch {
+    facts: Vec<Fact>,
+    n_lines: u64,
+    n_added: u64,
+    /// Elements that were there before, with a weight of their own.
+    weights: Vec<(String, f32)>,
+}
+
+impl Intake<'_> {
+    fn take(
+        &self,
+        store: &mut dyn Store,
+        source: Source,
+        list: &List,
+        places: &mut Places,
+        progress: &mut dyn FnMut(Step),
+    ) -> Result<Imported, Error> {
+        let (mut addresses, n_lines) = check(list, progress)?;
+        let mut imported = Imported {
+            n_lines,
+            ..Imported::default()
+        };
+        let mut totals = source.totals;
+        self.match_existing(store, &source, &mut addresses, &mut totals, &mut imported)?;
+
+        let mut next = store.next_element()?;
+        let room = self
+            .max_elements
+            .saturating_sub(totals.n_elements + totals.n_gone);
+        // Two at a time: while one is written, the next is read.
+        let (batches, ready) = sync_channel::<Result<Batch, Error>>(2);
+        let reader = Reader {
+            intake: self,
+            source: source.id,
+            room,
+        };
+        let (addresses, next) = (&mut addresses, &mut next);
+        std::thread::scope(|scope| {
+            let reading = scope.spawn(move || {
+                match reader.read(list, addresses, places, next, &batches) {
+                    Ok(n_left_out) => n_left_out,
+                    Err(error) => {
+                        // If nobody listens any more, they know of an error of their own.
+                        let _ = batches.send(Err(error));
+                        0
+                    }
+                }
+            });
+            let written = write(store, &source, ready, totals, &mut imported, progress);
+            imported.n_left_out = reading.join().unwrap_or(0);
+            written
+        })?;
+        imported.n_known = imported
+            .n_lines
+            .saturating_sub(imported.n_added + imported.n_left_out);
+        Ok(imported)
+    }
+
+    /// Marks the addresses that the source has already, and drops or brings back
+    /// elements as the list has it.
+    fn match_existing(
+        &self,
+        store: &mut dyn Store,
+        source: &Source,
+        addresses: &mut Addresses,
+        totals: &mut Totals,
+        imported: &mut Imported,
+    ) -> Result<(), Error> {
+        let mut from = Some(ElementId(0));
+        while let Some(start) = from {
+            let page = store.elements(Some(source.id), start, BATCH)?;
+            from = page
+                .last()
+                .and_then(|kept| kept.element.id.0.checked_add(1))
+                .map(ElementId);
+            let mut facts = Vec::new();
+            for mut kept in page {
+                match addresses.position(&kept.element.locator) {
+                    Some(position) => {
+                        addresses.is_known[position] = true;
+                        addresses.is_old[position] = true;
+                        if kept.is_unlisted {
+                            bring_back(&mut kept, totals);
+                            facts.push(Fact::Kept(Box::new(kept)));
+                        }
+                    }
+                    None if self.drops_unlisted && !kept.is_unlisted => {
+                        leave_out(&mut kept, totals);
+                        imported.n_unlisted += 1;
+                        facts.push(Fact::Kept(Box::new(kept)));
+                    }
+                    None => {}
+                }
+            }
+            if !facts.is_empty() {
+                facts.push(Fact::Totals(source.id, *totals));
+                store.commit(&facts)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An element that its list no longer names is not polled any more.
+fn leave_out(kept: &mut Kept, totals: &mut Totals) {
+    if kept.state != State::Gone {
+        let less = |count: &mut u64| *count = count.saturating_sub(1);
+        less(&mut totals.n_elements);
+        match kept.state {
+            State::New => less(&mut totals.n_new),
+            State::Failing => less(&mut totals.n_failing),
+            State::Blocked => less(&mut totals.n_blocked),
+            State::Ok | State::Gone => {}
+        }
+        totals.n_gone += 1;
+    }
+    kept.state = State::Gone;
+    kept.is_unlisted = true;
+}
+
+fn bring_back(kept: &mut Kept, totals: &mut Totals) {
+    if kept.state == State::Gone {
+        kept.state = if kept.copy.is_some() {
+            State::Ok
+        } else {
+            State::New
+        };
+        kept.failure = None;
+        kept.n_failures = 0;
+        totals.n_gone = totals.n_gone.saturating_sub(1);
+        totals.n_elements += 1;
+        if kept.state == State::New {
+            totals.n_new += 1;
+        }
+    }
+    kept.is_unlisted = false;
+}
+
+/// Reads a list for the first time: every line must be an address.
+fn check(list: &List, progress: &mut dyn FnMut(Step)) -> Result<(Addresses, u64), Error> {
+    let mut keys = Vec::new();
+    let mut n_lines = 0;
+    for listed in list.open().map_err(ListError::from)? {
+        let url = locator(&listed.map_err(ListError::from)?.url).map_err(ListError::from)?;
+        keys.push(key_of(url.as_str()));
+        n_lines += 1;
+        if n_lines % STRIDE == 0 {
+            progress(Step::Checked(STRIDE));
+        }
+    }
+    if keys.is_empty() {
+        return Err(ListError::Empty.into());
+    }
+    keys.sort_unstable();
+    keys.dedup();
+    let addresses = Addresses {
+        is_known: vec![false; keys.len()],
+        is_old: vec![false; keys.len()],
+        keys,
+    };
+    Ok((addresses, n_lines))
+}
+
+/// Reads a list for the second time, and makes facts of it.
+struct Reader<'a> {
+    intake: &'a Intake<'a>,
+    source: SourceId,
+    room: u64,
+}
+
+impl Reader<'_> {
+    /// Says how many addresses found no room.
+    fn read(
+        &self,
+        list: &List,
+        addresses: &mut Addresses,
+        places: &mut Places,
+        next: &mut u32,
+        batches: &SyncSender<Result<Batch, Error>>,
+    ) -> Result<u64, Error> {
+        let mut batch = Batch::new();
+        let (mut n_added, mut n_left_out) = (0, 0);
+        for listed in list.open().map_err(ListError::from)? {
+            let listed = listed.map_err(ListError::from)?;
+            let url = locator(&listed.url).map_err(ListError::from)?;
+            batch.n_lines += 1;
+            // A list that changes while it is read brings nothing new.
+            let Some(position) = addresses.position(url.as_str()) else {
+                continue;
+            };
+            if addresses.is_known[position] {
+                let is_first = std::mem::take(&mut addresses.is_old[position]);
+                if is_first && (listed.weight.is_some() || self.intake.drops_unlisted) {
+                    let weight = self.weight(&listed);
+                    batch.weights.push((url.into(), weight));
+                }
+            } else if n_added >= self.room {
+                n_left_out += 1;
+            } else {
+                addresses.is_known[position] = true;
+                let facts = &mut batch.facts;
+                let (host, group) = place(
+                    &url,
+                    listed.group.as_deref(),
+                    self.intake.groups,
+                    places,
+                    facts,
+                )?;
+                let id = ElementId(*next);
+                *next = next.checked_add(1).ok_or(Error::TooMany)?;
+                n_added += 1;
+                batch.n_added += 1;
+                facts.push(Fact::Element(Element {
+                    id,
+                    source: self.source,
+                    locator: url.into(),
+                    group,
+                    host,
+                    role: Role::Page,
+                    weight: self.weight(&listed),
+                    depth: 0,
+                }));
+            }
+            if batch.n_lines as usize >= BATCH {
+                let full = std::mem::replace(&mut batch, Batch::new());
+                if batches.send(Ok(full)).is_err() {
+                    // The other side has met an error and says so itself.
+                    return Ok(n_left_out);
+                }
+            }
+        }
+        let _ = batches.send(Ok(batch));
+        Ok(n_left_out)
+    }
+
+    fn weight(&self, listed: &ListedUrl) -> f32 {
+        (self.intake.weight * listed.weight.unwrap_or(1.0)) as f32
+    }
+}
+
+impl Batch {
+    fn new() -> Self {
+        Self {
+            facts: Vec::with_capacity(BATCH + BATCH / 4),
+            n_lines: 0,
+            n_added: 0,
+            weights: Vec::new(),
+        }
+    }
+}
+
+/// Writes batch after batch, each whole.
+fn write(
+    store: &mut dyn Store,
+    source: &Source,
+    batches: Receiver<Result<Batch, Error>>,
+    mut totals: Totals,
+    imported: &mut Imported,
+    progress: &mut dyn FnMut(Step),
+) -> Result<(), Error> {
+    for batch in batches {
+        let mut batch = batch?;
+        for (locator, weight) in batch.weights {
+            if let Some(kept) = store.find(source.id, &locator)?
+                && kept.element.weight != weight
+            {
+                let element = Element {
+                    weight,
+                    ..kept.element
+                };
+                batch.facts.push(Fact::Element(element));
+            }
+        }
+        if !batch.facts.is_empty() {
+            totals.n_elements += batch.n_added;
+            totals.n_new += batch.n_added;
+            batch.facts.push(Fact::Totals(source.id, totals));
+            store.commit(&batch.facts)?;
+        }
+        imported.n_added += batch.n_added;
+        progress(Step::Taken(batch.n_lines, imported.n_lines));
+    }
+    Ok(())
+}
+
+/// The groups of an address. A group of one's own takes the place of directories, within
+/// the group that limits are keyed on.
+fn place(
+    url: &Url,
+    own: Option<&str>,
+    rules: &[GroupRule],
+    places: &mut Places,
+    facts: &mut Vec<Fact>,
+) -> Result<(springtide_store::GroupId, springtide_store::GroupId), Error> {
+    let path = group_of(url, rules);
+    let found = match own {
+        Some(own) => places.find(&path.key, std::iter::once(own), facts),
+        None => {
+            let directories = path.directories.iter().map(String::as_str);
+            places.find(&path.key, directories, facts)
+        }
+    };
+    found.ok_or(Error::TooMany)
+}
+
+/// Gives all elements of a source another weight, if the source has another.
+fn reweigh(
+    store: &mut dyn Store,
+    source: &Source,
+    weight: f64,
+    notes: &mut Notes,
+) -> Result<(), Error> {
+    let before = notes.get(source.id).map_or(weight, |note| note.weight);
+    if before == weight {
+        return Ok(());
+    }
+    let mut from = Some(ElementId(0));
+    while let Some(start) = from {
+        let page = store.elements(Some(source.id), start, BATCH)?;
+        from = page
+            .last()
+            .and_then(|kept| kept.element.id.0.checked_add(1))
+            .map(ElementId);
+        let facts: Vec<Fact> = page
+            .into_iter()
+            .map(|kept| {
+                let mut element = kept.element;
+                // Weights of their own stay in proportion.
+                element.weight = if before > 0.0 {
+                    (f64::from(element.weight) * (weight / before)) as f32
+                } else {
+                    weight as f32
+                };
+                Fact::Element(element)
+            })
+            .collect();
+        if !facts.is_empty() {
+            store.commit(&facts)?;
+        }
+    }
+    notes.set(source.id, Note::new(weight));
+    store.commit(&[notes.fact()])?;
+    Ok(())
+}
+
+/// Puts elements into other groups if the rules are not what they were.
+fn regroup(store: &mut dyn Store, rules: &[GroupRule], notes: &mut Notes) -> Result<(), Error> {
+    let keys: Vec<_> = rules
+        .iter()
+        .map(|rule| (&rule.pattern, &rule.key))
+        .collect();
+    let digest = *blake3::hash(format!("{keys:?}").as_bytes()).as_bytes();
+    if notes.rules == digest {
+        return Ok(());
+    }
+    let groups = store.groups()?;
+    let mut places = Places::read(store)?;
+    let mut from = Some(ElementId(0));
+    while let Some(start) = from {
+        let page = store.elements(None, start, BATCH)?;
+        from = page
+            .last()
+            .and_then(|kept| kept.element.id.0.checked_add(1))
+            .map(ElementId);
+        let mut facts = Vec::new();
+        for kept in page {
+            let Ok(url) = locator(&kept.element.locator) else {
+                continue;
+            };
+            let key = group_of(&url, rules).key;
+            // What is inside stays: it may be a group of the element's own.
+            let mut inner = Vec::new();
+            let mut group = Some(kept.element.group);
+            while let Some(known) = group.and_then(|id| groups.get(id.number() as usize)) {
+                group = known.parent;
+                if group.is_some() {
+                    inner.push(known.name.as_str());
+                }
+            }
+            let inner = inner.into_iter().rev();
+            let found = places.find(&key, inner, &mut facts);
+            let (host, group) = found.ok_or(Error::TooMany)?;
+            if (host, group) != (kept.element.host, kept.element.group) {
+                facts.push(Fact::Element(Element {
+                    host,
+                    group,
+                    ..kept.element
+                }));
+            }
+        }
+        if !facts.is_empty() {
+            store.commit(&facts)?;
+        }
+    }
+    notes.rules = digest;
+    store.commit(&[notes.fact()])?;
+    Ok(())
+}
+
+/// What was last done for each source, so that it is done again only when there is a
+/// reason.
+#[derive(Debug, Default)]
+struct Notes {
+    /// A digest of the rules that elements are grouped by.
+    rules: [u8; 32],
+    sources: Vec<(SourceId, Note)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Note {
+    /// The file of a list when it was read.
+    stamp: Option<Stamp>,
+    /// The weight that its elements have been given.
+    weight: f64,
+}
+
+/// A file is what it was if it is as long and as old.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    n_bytes: u64,
+    modified_ns: u64,
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Option<Self> {
+        let metadata = path.metadata().ok()?;
+        let modified = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+        Some(Self {
+            n_bytes: metadata.len(),
+            modified_ns: u64::try_from(modified.as_nanos()).ok()?,
+        })
+    }
+}
+
+impl Note {
+    fn new(weight: f64) -> Self {
+        let stamp = None;
+        Self { stamp, weight }
+    }
+}
+
+impl Notes {
+    const NAME: &'static str = "register";
+    /// A source's number, length, time and weight; a length of all ones is none.
+    const ENTRY: usize = 4 + 8 + 8 + 8;
+
+    fn read(store: &dyn Store) -> Result<Self, Error> {
+        let bytes = store.note(Self::NAME)?.unwrap_or_default();
+        let Some((rules, entries)) = bytes.split_first_chunk::<32>() else {
+            return Ok(Self::default());
+        };
+        let number = |bytes: &[u8]| {
+            let mut all = [0; 8];
+            all[..bytes.len()].copy_from_slice(bytes);
+            u64::from_le_bytes(all)
+        };
+        let entry = |entry: &[u8]| {
+            let n_bytes = number(&entry[4..12]);
+            let stamp = (n_bytes != u64::MAX).then(|| Stamp {
+                n_bytes,
+                modified_ns: number(&entry[12..20]),
+            });
+            let weight = f64::from_bits(number(&entry[20..28]));
+            (SourceId(number(&entry[..4]) as u32), Note { stamp, weight })
+        };
+        Ok(Self {
+            rules: *rules,
+            sources: entries.chunks_exact(Self::ENTRY).map(entry).collect(),
+        })
+    }
+
+    fn fact(&self) -> Fact {
+        let mut bytes = self.rules.to_vec();
+        for (source, note) in &self.sources {
+            let (n_bytes, modified_ns) = match note.stamp {
+                Some(stamp) => (stamp.n_bytes, stamp.modified_ns),
+                None => (u64::MAX, 0),
+            };
+            bytes.extend(source.0.to_le_bytes());
+            bytes.extend(n_bytes.to_le_bytes());
+            bytes.extend(modified_ns.to_le_bytes());
+            bytes.extend(note.weight.to_bits().to_le_bytes());
+        }
+        Fact::Note(Self::NAME, Some(bytes))
+    }
+
+    fn get(&self, source: SourceId) -> Option<Note> {
+        let mut found = self.sources.iter().filter(|(id, _)| *id == source);
+        found.next().map(|(_, note)| *note)
+    }
+
+    fn set(&mut self, source: SourceId, note: Note) {
+        self.forget(source);
+        self.sources.push((source, note));
+    }
+
+    fn forget(&mut self, source: SourceId) {
+        self.sources.retain(|(id, _)| *id != source);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use springtide_policy::{Objective, Span};
+    use springtide_store::Memory;
+
+    use super::*;
+    use crate::settings::{
+        AllowPrivate, BudgetSettings, FirstPass, GroupKey, HttpSettings, PolicyName, PolicySettings,
+    };
+
+    fn settings(sources: Vec<SourceSettings>) -> Settings {
+        Settings {
+            budget: BudgetSettings {
+                per_day: 100.0,
+                burst: None,
+                window: None,
+                audit: 0.02,
+                first_pass: FirstPass::Free,
+            },
+            policy: PolicySettings {
+                name: PolicyName::Learned,
+                objective: Objective::Freshness,
+                max_interval: None,
+                cycle: Span::days(30.0).unwrap(),
+            },
+            http: HttpSettings {
+                contact: None,
+                timeout: std::time::Duration::from_secs(30),
+                max_body: 10_000_000,
+                allow_private: AllowPrivate::None,
+            },
+            groups: Vec::new(),
+            sources,
+        }
+    }
+
+    fn source(name: &str, kind: SourceKind, url: &str, file: Option<PathBuf>) -> SourceSettings {
+        SourceSettings {
+            name: name.into(),
+            kind,
+            url: url.into(),
+            file,
+            weight: 1.0,
+            list_every: None,
+            keep: Vec::new(),
+            drop: Vec::new(),
+            max_elements: u64::MAX,
+            max_depth: 5,
+        }
+    }
+
+    fn run(store: &mut Memory, settings: &Settings) -> Registered {
+        register(store, settings, Moment(1), &mut |_| {}).unwrap()
+    }
+
+    /// All elements of the store: locator, weight, state.
+    fn elements(store: &Memory) -> Vec<(String, f32, State)> {
+        let all = store.elements(None, ElementId(0), usize::MAX).unwrap();
+        all.into_iter()
+            .map(|kept| (kept.element.locator, kept.element.weight, kept.state))
+            .collect()
+    }
+
+    #[test]
+    fn sources_come_go_and_start_from_an_element() {
+        let mut store = Memory::new();
+        let page = source("page", SourceKind::Page, "http://a.example/x/y", None);
+        let sitemap = source("map", SourceKind::Sitemap, "http://a.example/s.xml", None);
+        let both = settings(vec![page.clone(), sitemap]);
+        assert_eq!(run(&mut store, &both).n_sources_added, 2);
+        assert_eq!(run(&mut store, &both), Registered::default());
+        let sources = store.sources().unwrap();
+        assert_eq!(sources[0].totals.n_elements, 1);
+        assert_eq!(sources[1].totals.n_elements, 0, "a listing has no copy");
+        assert_eq!(elements(&store).len(), 2);
+
+        let registered = run(&mut store, &settings(vec![page]));
+        assert_eq!(registered.n_sources_removed, 1);
+        assert_eq!(store.sources().unwrap().len(), 1);
+        assert_eq!(elements(&store).len(), 1);
+    }
+
+    #[test]
+    fn a_followed_list_is_read_again_when_it_has_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("urls.csv");
+        std::fs::write(
+            &path,
+            "url,weight\nhttp://a.example/1,2\nhttp://a.example/2,\n",
+        )
+        .unwrap();
+        let mut store = Memory::new();
+        let mut list = source("list", SourceKind::List, "", Some(path.clone()));
+        let imported = run(&mut store, &settings(vec![list.clone()])).imported;
+        assert_eq!((imported.n_lines, imported.n_added), (2, 2));
+        let again = run(&mut store, &settings(vec![list.clone()])).imported;
+        assert_eq!(again.n_lines, 0, "it was not read");
+
+        std::fs::write(
+            &path,
+            "url,weight\nhttp://a.example/1,5\nhttp://a.example/33,\n",
+        )
+        .unwrap();
+        let imported = run(&mut store, &settings(vec![list.clone()])).imported;
+        assert_eq!(
+            (imported.n_added, imported.n_known, imported.n_unlisted),
+            (1, 1, 1)
+        );
+        let wanted = [
+            ("http://a.example/1".to_owned(), 5.0, State::New),
+            ("http://a.example/2".to_owned(), 1.0, State::Gone),
+            ("http://a.example/33".to_owned(), 1.0, State::New),
+        ];
+        assert_eq!(elements(&store), wanted);
+        let totals = store.sources().unwrap()[0].totals;
+        assert_eq!((totals.n_elements, totals.n_new, totals.n_gone), (2, 2, 1));
+
+        // Back in the list, and everything twice as important.
+        std::fs::write(&path, "http://a.example/1\nhttp://a.example/2\n\n").unwrap();
+        list.weight = 2.0;
+        run(&mut store, &settings(vec![list]));
+        let wanted = [
+            ("http://a.example/1".to_owned(), 2.0, State::New),
+            ("http://a.example/2".to_owned(), 2.0, State::New),
+            ("http://a.example/33".to_owned(), 1.0, State::Gone),
+        ];
+        assert_eq!(elements(&store), wanted);
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_read_is_an_error_of_its_source_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("urls.txt");
+        let list = source("list", SourceKind::List, "", Some(path.clone()));
+        let page = source("page", SourceKind::Page, "http://a.example/", None);
+        let settings = settings(vec![list, page]);
+        let mut store = Memory::new();
+        let registered = run(&mut store, &settings);
+        assert_eq!(
+            (registered.n_sources_added, registered.failed.len()),
+            (2, 1)
+        );
+        assert!(store.sources().unwrap()[0].error.is_some());
+
+        std::fs::write(&path, "http://a.example/1\nnonsense\n").unwrap();
+        let failed = run(&mut store, &settings).failed;
+        assert!(failed[0].1.contains("line 2: \"nonsense\""), "{failed:?}");
+        assert_eq!(elements(&store).len(), 1, "nothing of it was taken in");
+
+        std::fs::write(&path, "http://a.example/1\n").unwrap();
+        run(&mut store, &settings);
+        assert_eq!(store.sources().unwrap()[0].error, None);
+        assert_eq!(elements(&store).len(), 2);
+    }
+
+    #[test]
+    fn an_address_is_taken_in_once_however_often_it_is_listed() {
+        let mut store = Memory::new();
+        let settings = settings(vec![source("list", SourceKind::List, "", None)]);
+        run(&mut store, &settings);
+        let known = store.sources().unwrap().remove(0);
+        let lines: String = (0..25_000)
+            .map(|i| format!("http://host{}.example/d/{}\n", i % 3, i % 12_000))
+            .collect();
+        let list = List::Memory(lines.into());
+        let imported = import(&mut store, &settings, &known, 1.0, &list, &mut |_| {}).unwrap();
+        assert_eq!((imported.n_lines, imported.n_added), (25_000, 12_000));
+        let known = store.sources().unwrap().remove(0);
+        assert_eq!(known.totals.n_elements, 12_000);
+        let again = import(&mut store, &settings, &known, 1.0, &list, &mut |_| {}).unwrap();
+        assert_eq!((again.n_added, again.n_known), (0, 25_000));
+        // Three hosts, each with one directory.
+        assert_eq!(store.groups().unwrap().len(), 6);
+    }
+
+    #[test]
+    fn other_rules_put_elements_into_other_groups() {
+        let mut store = Memory::new();
+        let page = source("page", SourceKind::Page, "http://a.example/x/y", None);
+        let mut settings = settings(vec![page]);
+        run(&mut store, &settings);
+        settings.groups.push(GroupRule {
+            pattern: "a.example".into(),
+            key: GroupKey::Name("ours".into()),
+            gap: Span::ZERO,
+            concurrency: 1,
+        });
+        run(&mut store, &settings);
+        let kept = store.element(ElementId(0)).unwrap().unwrap();
+        let groups = store.groups().unwrap();
+        let group = &groups[kept.element.group.number() as usize];
+        let host = &groups[kept.element.host.number() as usize];
+        assert_eq!((group.name.as_str(), host.name.as_str()), ("x", "ours"));
+        assert_eq!(group.parent, Some(host.id));
+    }
+
+    #[test]
+    fn notes_read_back_as_they_were_written() {
+        let mut store = Memory::new();
+        let mut notes = Notes::default();
+        notes.rules[3] = 7;
+        notes.set(SourceId(5), Note::new(0.5));
+        let stamp = Some(Stamp {
+            n_bytes: 1,
+            modified_ns: 2,
+        });
+        notes.set(SourceId(6), Note { stamp, weight: 1.0 });
+        store.commit(&[notes.fact()]).unwrap();
+        let read = Notes::read(&store).unwrap();
+        assert_eq!((read.rules, read.sources), (notes.rules, notes.sources));
+    }
+}

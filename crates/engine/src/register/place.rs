@@ -1,0 +1,90 @@
+//! The groups that elements are in, found or made.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+
+use springtide_store::{Error, Fact, Group, GroupId, Store};
+
+/// Groups by where they are, in a few bytes each.
+///
+/// Outermost groups, on which politeness depends, are known by their names. Of the
+/// rest, of which there may be millions, only a keyed hash of parent and name is kept:
+/// that two collide is as good as impossible, and would make one group of two
+/// directories.
+pub(crate) struct Places {
+    outermost: HashMap<String, GroupId>,
+    inner: HashMap<u64, GroupId>,
+    hash: RandomState,
+    next: u32,
+}
+
+impl Places {
+    pub(crate) fn read(store: &dyn Store) -> Result<Self, Error> {
+        let mut places = Self {
+            outermost: HashMap::new(),
+            inner: HashMap::new(),
+            hash: RandomState::new(),
+            next: 0,
+        };
+        for group in store.groups()? {
+            places.next = places.next.max(group.id.number().saturating_add(1));
+            match group.parent {
+                None => {
+                    places.outermost.insert(group.name, group.id);
+                }
+                Some(parent) => {
+                    let key = places.hash.hash_one((parent, &*group.name));
+                    places.inner.insert(key, group.id);
+                }
+            }
+        }
+        Ok(places)
+    }
+
+    /// The outermost and the innermost group of a path, and what has to be written
+    /// down for them to be there. Nothing if numbers have run out.
+    pub(crate) fn find<'a>(
+        &mut self,
+        outermost: &str,
+        inner: impl Iterator<Item = &'a str>,
+        facts: &mut Vec<Fact>,
+    ) -> Option<(GroupId, GroupId)> {
+        let host = match self.outermost.get(outermost) {
+            Some(&group) => group,
+            None => {
+                let group = self.make(None, outermost, facts)?;
+                self.outermost.insert(outermost.to_owned(), group);
+                group
+            }
+        };
+        let mut group = host;
+        for name in inner {
+            let key = self.hash.hash_one((group, name));
+            group = match self.inner.get(&key) {
+                Some(&inner) => inner,
+                None => {
+                    let inner = self.make(Some(group), name, facts)?;
+                    self.inner.insert(key, inner);
+                    inner
+                }
+            };
+        }
+        Some((host, group))
+    }
+
+    fn make(
+        &mut self,
+        parent: Option<GroupId>,
+        name: &str,
+        facts: &mut Vec<Fact>,
+    ) -> Option<GroupId> {
+        let id = GroupId::new(self.next)?;
+        self.next = self.next.checked_add(1)?;
+        facts.push(Fact::Group(Group {
+            id,
+            parent,
+            name: name.to_owned(),
+        }));
+        Some(id)
+    }
+}

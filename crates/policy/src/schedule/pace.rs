@@ -1,0 +1,304 @@
+//! The pace of a budget, for whoever polls in earnest.
+
+use std::collections::VecDeque;
+
+use super::memory::{numbers_from_bytes, numbers_to_bytes};
+use crate::{Span, Time, Window};
+
+/// When the budget allows the next poll.
+///
+/// Polls come as evenly as the budget says. One that comes late is made up for: by
+/// a fraction of a second's worth of polls, so that no few seconds see many more
+/// than their share; or, where a [`Burst`] is allowed, by up to a day's worth, as
+/// fast as that allows. With a window, a day's budget is spent while it is open.
+#[derive(Debug, Clone)]
+pub struct Pace {
+    per_day: f64,
+    window: Option<Window>,
+    /// Polls that may be saved up.
+    most: f64,
+    burst: Option<Recent>,
+    /// Polls saved up, and when, on the window's clock if there is one.
+    level: f64,
+    as_of: f64,
+}
+
+/// So many polls, at the most, in any span of this length.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Burst {
+    /// How many.
+    pub n_polls: u32,
+    /// In how long.
+    pub span: Span,
+}
+
+/// Days of polls that may be made up for where no burst is allowed: three tenths of
+/// a second.
+const SLACK: f64 = 0.3 / 86_400.0;
+/// Days of polls that may be made up for where one is.
+const SAVED: f64 = 1.0;
+/// What times and counts may lose by rounding.
+const ROUNDING: f64 = 1e-6;
+
+impl Pace {
+    /// A budget in polls a day, from now on.
+    pub fn new(per_day: f64, window: Option<Window>, burst: Option<Burst>, now: Time) -> Self {
+        let saved = if burst.is_some() { SAVED } else { SLACK };
+        Self {
+            per_day,
+            window,
+            most: 1.0 + saved * per_day,
+            burst: burst.map(Recent::new),
+            level: 1.0,
+            as_of: shown(window, now),
+        }
+    }
+
+    /// When the next poll may be made, if none is made before; now, if it may be
+    /// made now.
+    pub fn next_at(&self, now: Time) -> Time {
+        let lacking = (1.0 - self.level_at(now) - ROUNDING).max(0.0);
+        let mut next = if lacking == 0.0 {
+            now
+        } else if self.per_day > 0.0 {
+            Time(now.0 + lacking / self.per_day)
+        } else {
+            return Time::NEVER;
+        };
+        if let Some(window) = self.window {
+            // Counted on its clock, and not before it opens.
+            let on_its_clock = window.compress(now.0) + lacking / self.per_day;
+            if lacking > 0.0 || !window.is_open(now.0) {
+                next = Time(window.expand(on_its_clock).max(now.0));
+            }
+        }
+        match &self.burst {
+            Some(recent) => Time(next.0.max(recent.free_at(now.0))),
+            None => next,
+        }
+    }
+
+    /// A poll of this cost is begun.
+    pub fn spend(&mut self, cost: f64, now: Time) {
+        self.level = self.level_at(now) - cost;
+        self.as_of = shown(self.window, now);
+        if let Some(recent) = &mut self.burst {
+            recent.note(now.0);
+        }
+    }
+
+    /// What is to be remembered of it.
+    pub fn remember(&self) -> Vec<u8> {
+        let mut numbers = [0.0; 2 + Recent::N];
+        (numbers[0], numbers[1]) = (self.level, self.as_of);
+        if let Some(recent) = &self.burst {
+            numbers[2..].copy_from_slice(&recent.numbers());
+        }
+        numbers_to_bytes(&numbers)
+    }
+
+    /// Takes in what was remembered, so that a restart spends no more than no
+    /// restart.
+    pub fn recall(&mut self, bytes: &[u8], now: Time) {
+        let Some([level, as_of, recent @ ..]) = numbers_from_bytes::<{ 2 + Recent::N }>(bytes)
+        else {
+            return;
+        };
+        // A clock that was set back does not stop the polls for good.
+        self.as_of = as_of.min(shown(self.window, now));
+        self.level = level.min(self.most);
+        if let Some(burst) = &mut self.burst {
+            burst.recall(&recent, now.0);
+        }
+    }
+
+    fn level_at(&self, now: Time) -> f64 {
+        let passed = (shown(self.window, now) - self.as_of).max(0.0);
+        (self.level + passed * self.per_day).min(self.most)
+    }
+}
+
+fn shown(window: Option<Window>, now: Time) -> f64 {
+    window.map_or(now.0, |window| window.compress(now.0))
+}
+
+/// Polls of late, counted in parts of a burst's span: a poll is counted for as long
+/// as any of its part may be within the span.
+#[derive(Debug, Clone)]
+struct Recent {
+    burst: Burst,
+    /// The number of a part, and how many polls it has; the latest last.
+    parts: VecDeque<(f64, u32)>,
+}
+
+/// Parts of a span.
+const PARTS: usize = 32;
+
+impl Recent {
+    const N: usize = 2 * (PARTS + 2);
+
+    fn new(burst: Burst) -> Self {
+        Self {
+            burst,
+            parts: VecDeque::new(),
+        }
+    }
+
+    fn part(&self, at: f64) -> f64 {
+        (at / self.burst.span.0 * PARTS as f64).floor()
+    }
+
+    fn end_of(&self, part: f64) -> f64 {
+        (part + 1.0) * self.burst.span.0 / PARTS as f64
+    }
+
+    /// When there is room for another poll.
+    fn free_at(&self, now: f64) -> f64 {
+        let mut n_polls: u32 = 0;
+        for &(part, n) in self.parts.iter().rev() {
+            let over_at = self.end_of(part) + self.burst.span.0;
+            if over_at <= now {
+                break;
+            }
+            n_polls = n_polls.saturating_add(n);
+            if n_polls >= self.burst.n_polls {
+                return over_at;
+            }
+        }
+        now
+    }
+
+    fn note(&mut self, now: f64) {
+        let part = self.part(now);
+        match self.parts.back_mut() {
+            Some((last, n)) if *last >= part => *n += 1,
+            _ => self.parts.push_back((part, 1)),
+        }
+        while self.parts.len() > PARTS + 2 {
+            self.parts.pop_front();
+        }
+    }
+
+    fn numbers(&self) -> [f64; Self::N] {
+        let mut numbers = [0.0; Self::N];
+        for (pair, &(part, n)) in numbers.chunks_exact_mut(2).zip(&self.parts) {
+            pair.copy_from_slice(&[part, f64::from(n)]);
+        }
+        numbers
+    }
+
+    fn recall(&mut self, numbers: &[f64], now: f64) {
+        let latest = self.part(now);
+        self.parts = numbers
+            .chunks_exact(2)
+            .filter(|pair| pair[1] > 0.0 && pair[0] <= latest)
+            .map(|pair| (pair[0], pair[1] as u32))
+            .collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: f64 = 1.0 / 86_400.0;
+
+    /// Polls as early as is allowed, for so many days; asked late now and then.
+    fn polls(mut pace: Pace, days: f64, is_late: impl Fn(usize) -> f64) -> Vec<f64> {
+        let mut polls = Vec::new();
+        let mut now = 0.25;
+        loop {
+            let next = pace.next_at(Time(now));
+            now = next.0 + is_late(polls.len());
+            if now >= 0.25 + days {
+                return polls;
+            }
+            if pace.next_at(Time(now)).0 <= now {
+                pace.spend(1.0, Time(now));
+                polls.push(now);
+            }
+        }
+    }
+
+    fn most_within(polls: &[f64], span: f64) -> usize {
+        let first = |last: usize| polls.partition_point(|&at| at <= polls[last] - span);
+        (0..polls.len())
+            .map(|last| last + 1 - first(last))
+            .max()
+            .unwrap_or(0)
+    }
+
+    #[test]
+    fn no_five_seconds_hold_more_than_their_share() {
+        for per_day in [2_000.0, 20_000.0, 864_000.0] {
+            let late = |n: usize| {
+                if n.is_multiple_of(97) {
+                    0.2 * SECOND
+                } else {
+                    1e-4 * SECOND
+                }
+            };
+            let polls = polls(Pace::new(per_day, None, None, Time(0.25)), 0.2, late);
+            let most = 1.0 + 1.1 * per_day * 5.0 * SECOND;
+            assert!(
+                most_within(&polls, 5.0 * SECOND) as f64 <= most,
+                "{per_day}"
+            );
+            assert!(polls.len() as f64 > 0.8 * 0.2 * per_day, "{}", polls.len());
+        }
+    }
+
+    #[test]
+    fn a_burst_makes_up_for_lost_time_and_no_more_than_it_may() {
+        let burst = Burst {
+            n_polls: 200,
+            span: Span(1.0 / 24.0),
+        };
+        // Six hours pass before anyone polls.
+        let late = |n: usize| if n == 1 { 0.25 } else { 0.0 };
+        let polls = polls(Pace::new(2000.0, None, Some(burst), Time(0.25)), 1.0, late);
+        assert!(most_within(&polls, 1.0 / 24.0) <= 200);
+        assert!((1990..=2002).contains(&polls.len()), "{}", polls.len());
+    }
+
+    #[test]
+    fn a_window_holds_the_polls_of_the_whole_day() {
+        let window = Window::from_hours(22.0, 6.0).unwrap();
+        let polls = polls(
+            Pace::new(240.0, Some(window), None, Time(0.25)),
+            2.0,
+            |_| 0.0,
+        );
+        assert!(polls.iter().all(|&at| window.is_open(at + 1e-9)));
+        assert!((475..=482).contains(&polls.len()), "{}", polls.len());
+    }
+
+    #[test]
+    fn a_restart_spends_no_more_than_no_restart() {
+        let burst = Burst {
+            n_polls: 5,
+            span: Span(0.1),
+        };
+        let mut pace = Pace::new(48.0, None, Some(burst), Time(3.0));
+        let mut polls = Vec::new();
+        let mut now = 3.4;
+        while now < 6.0 {
+            now = pace.next_at(Time(now)).0;
+            pace.spend(1.0, Time(now));
+            polls.push(now);
+            let mut again = Pace::new(48.0, None, Some(burst), Time(now));
+            again.recall(&pace.remember(), Time(now));
+            pace = again;
+        }
+        assert!(most_within(&polls, 0.1) <= 5);
+        assert!(polls.len() as f64 <= 1.0 + 48.0 * 3.0, "{}", polls.len());
+        assert!(polls.len() as f64 >= 48.0 * 2.6, "{}", polls.len());
+    }
+
+    #[test]
+    fn no_budget_is_no_polls() {
+        let mut pace = Pace::new(0.0, None, None, Time(1.0));
+        pace.spend(1.0, Time(1.0));
+        assert_eq!(pace.next_at(Time(2.0)), Time::NEVER);
+    }
+}

@@ -1,0 +1,77 @@
+//! The numbers by which closed sets are written.
+
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
+
+use crate::{ChangeKind, Moment, PollOutcome, Purpose, Role, SourceId, SourceKind, State};
+
+/// Something that is written as a small number. Numbers are never given to
+/// something else.
+pub(super) trait Code: Copy + Sized {
+    fn code(self) -> u8;
+    fn from_code(code: u8) -> Option<Self>;
+}
+
+macro_rules! codes {
+    ($type:ident { $($name:ident = $code:literal),+ $(,)? }) => {
+        impl Code for $type {
+            fn code(self) -> u8 {
+                match self {
+                    $(Self::$name => $code),+
+                }
+            }
+
+            fn from_code(code: u8) -> Option<Self> {
+                match code {
+                    $($code => Some(Self::$name),)+
+                    _ => None,
+                }
+            }
+        }
+
+        impl ToSql for $type {
+            fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+                Ok(self.code().into())
+            }
+        }
+
+        impl FromSql for $type {
+            fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+                let code = u8::column_result(value)?;
+                Self::from_code(code).ok_or(FromSqlError::OutOfRange(code.into()))
+            }
+        }
+    };
+}
+
+codes!(SourceKind { Page = 0, List = 1, Sitemap = 2, Site = 3, Search = 4 });
+codes!(Role { Page = 0, Listing = 1, Hub = 2 });
+// `state = 0` is in the schema.
+codes!(State { New = 0, Ok = 1, Failing = 2, Blocked = 3, Gone = 4 });
+codes!(PollOutcome { First = 0, Unchanged = 1, Changed = 2, Gone = 3, Failed = 4, Blocked = 5 });
+// `purpose = 1` is in the schema.
+codes!(Purpose { Due = 0, Audit = 1, First = 2, Asked = 3 });
+codes!(ChangeKind { Changed = 0, Added = 1, Gone = 2, Back = 3 });
+
+impl ToSql for Moment {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(self.0.into())
+    }
+}
+
+impl FromSql for Moment {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        i64::column_result(value).map(Self)
+    }
+}
+
+impl ToSql for SourceId {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(self.0.into())
+    }
+}
+
+impl FromSql for SourceId {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        u32::column_result(value).map(Self)
+    }
+}

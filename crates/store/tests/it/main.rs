@@ -1,0 +1,3 @@
+//! What a store promises, kept by each of them.
+
+mod sqlite;
