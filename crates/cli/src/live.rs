@@ -1,14 +1,18 @@
 //! What touches the network: the calls into the engine, and nothing else.
 
 use std::path::Path;
-use std::time::Duration;
 
+use springtide_engine::fetch::guard::Guard;
 use springtide_engine::settings::{Settings, SourceSettings};
-use springtide_engine::{Ended, Event};
-use springtide_store::{ElementId, SourceKind};
+use springtide_engine::{Ended, Error, Event, RobotsFound, Until};
+use springtide_store::SourceKind;
+use tokio::sync::{mpsc, watch};
 
+use crate::config::address;
 use crate::failure::{Failure, Outcome};
+use crate::project::{Project, causes};
 use crate::signals::Signals;
+use crate::table::shorten_to;
 
 /// What was found at an address.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
@@ -16,50 +20,109 @@ pub(crate) struct Found {
     /// What it is.
     #[serde(skip)]
     pub(crate) kind: Option<SourceKind>,
-    /// How many elements it names.
+    /// How many elements it names; more may be found.
     pub(crate) n_elements: Option<u64>,
+    /// How many further listings it names.
+    pub(crate) n_listings: Option<u64>,
     /// What robots.txt says, in a few words.
-    pub(crate) robots: Option<String>,
+    pub(crate) robots: Option<&'static str>,
     pub(crate) crawl_delay_seconds: Option<f64>,
     /// `etag`, `last-modified`.
-    pub(crate) validators: Vec<String>,
+    pub(crate) validators: Vec<&'static str>,
     /// What hints it gives at changes: `lastmod`.
-    pub(crate) hints: Vec<String>,
+    pub(crate) hints: Vec<&'static str>,
+    /// How long the first polls of all elements take, politely.
+    pub(crate) first_pass_seconds: Option<f64>,
 }
 
-/// What to poll, and until when.
-#[derive(Debug, Clone)]
-pub(crate) struct Until {
-    pub(crate) span: Option<Duration>,
-    pub(crate) max_polls: Option<u64>,
-    pub(crate) what: What,
-}
-
-#[derive(Debug, Clone)]
-pub(crate) enum What {
-    /// Whatever the policy says, for good.
-    Everything,
-    /// What is due now.
-    DueNow,
-    /// These, now.
-    These(Vec<ElementId>),
-}
-
-/// Looks at a source: one request or a few. Nothing if it cannot be asked yet.
-pub(crate) fn inspect(_settings: &Settings, _source: &SourceSettings) -> Outcome<Option<Found>> {
-    // TO CONNECT: springtide_engine::inspect(settings, source).
-    Ok(None)
+/// Looks at a source: one request or a few.
+pub(crate) fn inspect(
+    folder: &Path,
+    settings: &Settings,
+    source: &SourceSettings,
+) -> Outcome<Found> {
+    let refuse = || Failure::failed(format!("cannot ask {}", shorten_to(&source.url, 200)));
+    let url = address(&source.url).map_err(|why| refuse().cause(why))?;
+    let guard = Guard::new(settings.http.allow_private.clone());
+    guard.check(&url).map_err(|failure| {
+        refuse().cause(&failure).hint(
+            "if it is yours, set allow_private under [http] in springtide.toml, or give --allow-private",
+        )
+    })?;
+    let as_site = source.kind == SourceKind::Site;
+    let asked = springtide_engine::inspect(folder, settings, &url, as_site);
+    let asked = runtime()?.block_on(asked);
+    let found = asked.map_err(|error| broken(folder, error))?;
+    let found = found.map_err(|failure| {
+        refuse()
+            .cause(shorten_to(&failure.message, 300))
+            .hint("check the address; --offline adds it without asking")
+    })?;
+    let some = |is: bool, name: &'static str| is.then_some(name);
+    let validators = [
+        some(found.has_etag, "etag"),
+        some(found.has_last_modified, "last-modified"),
+    ];
+    // What may not be asked could be anything.
+    let is_seen = matches!(found.robots, RobotsFound::None | RobotsFound::Allowed);
+    Ok(Found {
+        kind: is_seen.then_some(found.kind),
+        n_elements: is_seen.then_some(found.n_elements),
+        robots: Some(match found.robots {
+            RobotsFound::None => "none",
+            RobotsFound::Allowed => "allows it",
+            RobotsFound::Disallowed => "disallows it: it will not be polled",
+            RobotsFound::Unreachable => "cannot be had: nothing is polled before it can",
+        }),
+        crawl_delay_seconds: found.crawl_delay.map(|delay| delay.as_secs_f64()),
+        validators: validators.into_iter().flatten().collect(),
+        hints: some(found.has_hints, "lastmod").into_iter().collect(),
+        first_pass_seconds: is_seen.then(|| found.first_pass.as_secs_f64()),
+    })
 }
 
 /// Keeps the copy fresh until it is over; `each` is told what happens.
 pub(crate) fn run(
-    _folder: &Path,
-    _settings: Settings,
-    _until: Until,
-    _signals: &Signals,
-    _each: &mut dyn FnMut(Event),
+    folder: &Path,
+    settings: Settings,
+    until: Until,
+    signals: &Signals,
+    each: &mut dyn FnMut(Event),
 ) -> Outcome<Ended> {
-    // TO CONNECT: a runtime, a watch channel that `signals.on_stop` sends to, an
-    // unbounded channel of events that `each` is called with, and springtide_engine::run.
-    Err(Failure::failed("this build cannot poll yet"))
+    let (stop, stopped) = watch::channel(false);
+    signals.on_stop(move || {
+        // If nobody listens any more, it has ended by itself.
+        let _ = stop.send(true);
+    });
+    let (events, mut happened) = mpsc::unbounded_channel();
+    let ended = runtime()?.block_on(async {
+        let run = springtide_engine::run(folder, settings, until, stopped, events);
+        let told = async {
+            while let Some(event) = happened.recv().await {
+                each(event);
+            }
+        };
+        // The engine drops its end when it ends, and so does the telling.
+        tokio::join!(run, told).0
+    });
+    ended.map_err(|error| broken(folder, error))
+}
+
+fn runtime() -> Outcome<tokio::runtime::Runtime> {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.enable_all().build();
+    runtime.map_err(|error| Failure::failed("cannot start").cause(error))
+}
+
+/// What it means that the engine cannot go on.
+fn broken(folder: &Path, error: Error) -> Failure {
+    let project = Project {
+        folder: folder.to_owned(),
+    };
+    match error {
+        Error::Store(error) => project.refuse(&error),
+        Error::Register(error) => project.refuse_register(error),
+        Error::Selector(error) => Failure::input("bad detect").cause(error),
+        error => Failure::failed("the engine cannot go on").cause(causes(&error)),
+    }
 }

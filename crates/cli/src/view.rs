@@ -1,15 +1,35 @@
-//! What the scheduler thinks of an element, as far as it can be told from what it has
-//! written down. (To be connected; until then nothing is known.)
+//! What the scheduler thinks of an element, told from what it has written down: beside a
+//! `run`, or without one.
 
-use springtide_policy::Objective;
-use springtide_store::{Brief, GroupId, History, Moment, Role, State, Store};
+use std::collections::HashMap;
+
+use springtide_engine::clock;
+use springtide_engine::settings::{PolicyName, Settings};
+use springtide_policy::schedule::{Choice, ElementMemory, Reason, Recollection, Scheduler, Terms};
+use springtide_policy::{Budget, Elements, Groups, Present};
+use springtide_store::{Brief, Error, GroupId, History, Kept, Moment, Role, State, Store};
+
+use crate::moment::brief;
+
+const MS_PER_DAY: f64 = 86_400_000.0;
+/// How sure an interval of a rate is.
+const TAIL: f64 = 0.05;
+/// Groups that are held at a time.
+const MOST_GROUPS: usize = 500_000;
+
+use crate::moment::brief;
 
 /// What is needed to tell what the scheduler thinks.
 pub(crate) struct View {
-    /// What the scheduler remembers of all together.
-    _note: Option<Vec<u8>>,
-    _objective: Objective,
-    _now: Moment,
+    now: Moment,
+    price: Option<f64>,
+    groups: HashMap<GroupId, Place>,
+}
+
+/// A group, and what is remembered of it.
+struct Place {
+    parent: Option<GroupId>,
+    memory: Option<Vec<u8>>,
 }
 
 /// How often an element changes, with a 90 % interval; per day.
@@ -22,10 +42,8 @@ pub(crate) struct RatePerDay {
 
 /// What is known of an element that a view needs.
 #[derive(Debug, Clone, Copy)]
-#[expect(dead_code, reason = "read once the scheduler's memory is")]
 pub(crate) struct Seen<'a> {
     pub(crate) group: GroupId,
-    pub(crate) weight: f32,
     pub(crate) role: Role,
     pub(crate) state: State,
     pub(crate) history: &'a History,
@@ -35,7 +53,6 @@ impl<'a> From<&'a Brief> for Seen<'a> {
     fn from(brief: &'a Brief) -> Self {
         Self {
             group: brief.group,
-            weight: brief.weight,
             role: brief.role,
             state: brief.state,
             history: &brief.history,
@@ -43,11 +60,10 @@ impl<'a> From<&'a Brief> for Seen<'a> {
     }
 }
 
-impl<'a> From<&'a springtide_store::Kept> for Seen<'a> {
-    fn from(kept: &'a springtide_store::Kept) -> Self {
+impl<'a> From<&'a Kept> for Seen<'a> {
+    fn from(kept: &'a Kept) -> Self {
         Self {
             group: kept.element.group,
-            weight: kept.element.weight,
             role: kept.element.role,
             state: kept.state,
             history: &kept.history,
@@ -55,59 +71,174 @@ impl<'a> From<&'a springtide_store::Kept> for Seen<'a> {
     }
 }
 
+/// Groups that are held at a time.
+const MOST_GROUPS: usize = 200_000;
+
 impl View {
-    /// Reads what the scheduler has written down.
-    pub(crate) fn new(
-        store: &dyn Store,
-        objective: Objective,
-        now: Moment,
-    ) -> Result<Self, springtide_store::Error> {
+    /// Reads what the scheduler has written down of all together.
+    pub(crate) fn new(store: &dyn Store, settings: &Settings, now: Moment) -> Result<Self, Error> {
+        let note = store.note("scheduler")?;
         Ok(Self {
-            _note: store.note("scheduler")?,
-            _objective: objective,
-            _now: now,
+            now,
+            price: note.and_then(|note| price(&note, settings, now)),
+            groups: HashMap::new(),
         })
     }
 
-    /// Takes in what is remembered of the groups that these elements are in.
-    pub(crate) fn prepare(
-        &mut self,
-        _store: &dyn Store,
-        _groups: &[GroupId],
-    ) -> Result<(), springtide_store::Error> {
-        Ok(())
+    /// Takes in what is remembered of some groups, and of those around them.
+    pub(crate) fn prepare(&mut self, store: &dyn Store, groups: &[GroupId]) -> Result<(), Error> {
+        if self.groups.len() > MOST_GROUPS {
+            self.groups.clear();
+        }
+        let mut wanted = groups.to_vec();
+        loop {
+            wanted.sort_unstable();
+            wanted.dedup();
+            wanted.retain(|group| !self.groups.contains_key(group));
+            if wanted.is_empty() {
+                return Ok(());
+            }
+            let found = store.groups_by_id(&wanted)?;
+            let mut memories: HashMap<_, _> =
+                store.group_memories_by_id(&wanted)?.into_iter().collect();
+            if found.is_empty() {
+                return Ok(());
+            }
+            wanted = found.iter().filter_map(|group| group.parent).collect();
+            for group in found {
+                let place = Place {
+                    parent: group.parent,
+                    memory: memories.remove(&group.id),
+                };
+                self.groups.insert(group.id, place);
+            }
+        }
     }
 
     /// What a poll must be worth to be made.
     pub(crate) fn price(&self) -> Option<f64> {
-        None
+        self.price
     }
 
-    pub(crate) fn rate_of(&self, _seen: Seen<'_>) -> Option<RatePerDay> {
-        None
+    /// All that can be told of an element.
+    pub(crate) fn of(&self, seen: Seen<'_>) -> Told {
+        let nothing = Told::default();
+        match seen.state {
+            State::New => {
+                let reason = Some("never polled; the first pass comes to it".to_owned());
+                return Told { reason, ..nothing };
+            }
+            State::Gone => {
+                let reason = Some("gone; looked at again from time to time".to_owned());
+                return Told { reason, ..nothing };
+            }
+            State::Blocked => {
+                let reason =
+                    "we are asked to keep away; robots.txt is read again from time to time";
+                let reason = Some(reason.to_owned());
+                return Told { reason, ..nothing };
+            }
+            State::Ok | State::Failing => {}
+        }
+        let history = seen.history;
+        let Some(synced_at) = history.synced_at else {
+            let reason = (seen.state == State::Failing)
+                .then(|| "never answered; tried again from time to time".to_owned());
+            return Told { reason, ..nothing };
+        };
+        let Some(told) = self.recollect(&history.memory, seen.group, synced_at) else {
+            return nothing;
+        };
+        let due_in = told.due_in.as_days();
+        let elapsed = clock::time(self.now).since(clock::time(synced_at));
+        let rate = RatePerDay {
+            estimate: told.belief.mean(),
+            low: told.belief.quantile(TAIL),
+            high: told.belief.quantile(1.0 - TAIL),
+        };
+        Told {
+            rate: Some(rate),
+            frequency: (due_in > 0.0 && due_in.is_finite()).then(|| 1.0 / due_in),
+            due_at: (due_in * MS_PER_DAY < i64::MAX as f64 / 4.0)
+                .then(|| Moment(synced_at.0.saturating_add((due_in * MS_PER_DAY) as i64))),
+            reason: Some(words(told.reason, rate.estimate, seen.state)),
+            freshness: Some(told.freshness(elapsed)),
+            age_seconds: Some(told.age(elapsed).as_days() * 86_400.0),
+        }
     }
 
+    fn recollect(
+        &self,
+        memory: &ElementMemory,
+        group: GroupId,
+        synced_at: Moment,
+    ) -> Option<Recollection> {
+        let depth = Recollection::depth(memory)?;
+        // Outermost first.
+        let mut path = Vec::new();
+        let mut next = Some(group);
+        while let Some((id, place)) = next.and_then(|id| Some((id, self.groups.get(&id)?))) {
+            path.push(id);
+            next = place.parent;
+            // Groups in a circle are damage, and no reason to go round.
+            if path.len() > 100 {
+                break;
+            }
+        }
+        let at = path.len().checked_sub(depth).filter(|_| depth > 0);
+        let usual = at.and_then(|at| path.get(at));
+        let usual = usual.and_then(|id| self.groups.get(id)?.memory.as_deref());
+        let (polled, now) = (clock::time(synced_at), clock::time(self.now));
+        Recollection::new(memory, usual, polled, now)
+    }
+}
+
+/// What can be told of an element; nothing where nothing is known.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Told {
+    pub(crate) rate: Option<RatePerDay>,
     /// How often it is polled, per day.
-    pub(crate) fn frequency_of(&self, _seen: Seen<'_>) -> Option<f64> {
-        None
-    }
-
-    pub(crate) fn due_of(&self, _seen: Seen<'_>) -> Option<Moment> {
-        None
-    }
-
+    pub(crate) frequency: Option<f64>,
+    pub(crate) due_at: Option<Moment>,
     /// Why it is polled then, in plain words.
-    pub(crate) fn reason_of(&self, _seen: Seen<'_>) -> Option<String> {
-        None
-    }
-
+    pub(crate) reason: Option<String>,
     /// The chance that its copy is fresh.
-    pub(crate) fn freshness_of(&self, _seen: Seen<'_>) -> Option<f64> {
-        None
-    }
+    pub(crate) freshness: Option<f64>,
+    /// How old its copy is expected to be.
+    pub(crate) age_seconds: Option<f64>,
+}
 
-    /// How old its copy is expected to be, in seconds.
-    pub(crate) fn age_of(&self, _seen: Seen<'_>) -> Option<f64> {
-        None
+fn words(reason: Reason, per_day: f64, state: State) -> String {
+    let every = brief(86_400.0 / per_day);
+    match reason {
+        _ if state == State::Failing => "the last poll failed; tried again then".to_owned(),
+        Reason::Worth => format!("changes about every {every}; then a poll is worth its price"),
+        Reason::Look => {
+            format!("changes about every {every}; not worth a poll before it is looked at then")
+        }
+        Reason::Sample => "polled early, to learn how often it changes".to_owned(),
+        Reason::Retry => "the last poll failed; tried again then".to_owned(),
     }
+}
+
+/// The price that a learned policy has written down.
+fn price(note: &[u8], settings: &Settings, now: Moment) -> Option<f64> {
+    if settings.policy.name != PolicyName::Learned {
+        return None;
+    }
+    let mut terms = Terms::new(Budget::per_day(settings.budget.per_day).ok()?);
+    terms.objective = settings.policy.objective;
+    let nobody = Elements::new();
+    // Without elements there is nothing to draw.
+    let mut rng = rand_pcg::Pcg64::new(0, 0);
+    let mut scheduler = Scheduler::new(
+        Choice::Learned,
+        terms,
+        Groups::new(),
+        Present::all(&nobody),
+        clock::time(now),
+        &mut rng,
+    );
+    scheduler.recall_all(note);
+    scheduler.price().filter(|price| price.is_finite())
 }

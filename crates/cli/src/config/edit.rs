@@ -38,6 +38,14 @@ impl Editor {
 
     /// Adds a source at the end.
     pub(crate) fn add_source(&mut self, source: &NewSource) -> Outcome<()> {
+        // What stands behind the last table stays where it is.
+        let trailing = self
+            .document
+            .trailing()
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        self.document.set_trailing("");
         let sources = self
             .document
             .entry("source")
@@ -60,7 +68,7 @@ impl Editor {
         if let Some(weight) = source.weight {
             table.insert("weight", value(weight));
         }
-        table.decor_mut().set_prefix("\n");
+        table.decor_mut().set_prefix(format!("{trailing}\n"));
         sources.insert(&source.name, Item::Table(table));
         Ok(())
     }
@@ -126,6 +134,27 @@ mod tests {
         assert_eq!(editor.document.to_string(), wanted);
         assert!(editor.remove_source("urls.txt") && !editor.remove_source("urls.txt"));
         assert_eq!(editor.document.to_string(), text.replace("5/day", "7/day"));
+    }
+
+    #[test]
+    fn a_comment_at_the_end_stays_with_its_table() {
+        let mut editor = Editor {
+            document: "[http]\n# contact = \"\"\n".parse().unwrap(),
+        };
+        for name in ["a", "b"] {
+            let (name, kind) = (name.to_owned(), "list");
+            let source = NewSource {
+                name,
+                kind,
+                ..NewSource::default()
+            };
+            editor.add_source(&source).unwrap();
+        }
+        assert_eq!(
+            editor.document.to_string(),
+            "[http]\n# contact = \"\"\n\n[source.a]\nkind = \"list\"\n\n\
+             [source.b]\nkind = \"list\"\n"
+        );
     }
 
     #[test]

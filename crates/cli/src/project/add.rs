@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use springtide_engine::fetch::group_of;
-use springtide_engine::settings::{Settings, SourceSettings};
+use springtide_engine::settings::SourceSettings;
 use springtide_store::{Fact, Memory, SourceKind, Store};
 
 use super::import::name_after;
@@ -54,10 +53,13 @@ pub(crate) fn run(
     let folder = project
         .as_ref()
         .map_or(Path::new("."), |project| &project.folder);
-    let mut store: Box<dyn Store> = match &project {
-        Some(project) if !args.dry_run => Box::new(project.write()?),
-        _ => Box::new(Memory::new()),
-    };
+    // Looking at an address leaves a trace, so that it is polite; of a dry run in no
+    // project it is forgotten.
+    let nowhere = tempfile::tempdir()
+        .map_err(|error| Failure::failed("cannot make a temporary folder").cause(error))?;
+    let trace = project
+        .as_ref()
+        .map_or(nowhere.path(), |project| &project.folder);
     if args.dry_run {
         // What is there already need not be taken in again to say what is new.
         config.settings.sources.clear();
@@ -71,22 +73,23 @@ pub(crate) fn run(
         }
         let mut source = meant.settings(args, &config, folder)?;
         let found = if args.offline || source.kind == SourceKind::List {
-            None
+            Found::default()
         } else {
             let looking = talk.progress("looking", None);
-            let found = live::inspect(&config.settings, &source)?;
+            let found = live::inspect(trace, &config.settings, &source)?;
             drop(looking);
             found
         };
-        if let Some(kind) = found.as_ref().and_then(|found| found.kind)
-            && args.kind.is_none()
-            && !args.site
-        {
+        if let (Some(kind), None, false) = (found.kind, args.kind, args.site) {
             source.kind = kind;
         }
         config.settings.sources.push(source.clone());
         added.push((source, found));
     }
+    let mut store: Box<dyn Store> = match &project {
+        Some(project) if !args.dry_run => Box::new(project.write()?),
+        _ => Box::new(Memory::new()),
+    };
     let registered = match &project {
         Some(project) => project.register(&mut *store, &config, talk)?,
         None => Project {
@@ -133,12 +136,7 @@ pub(crate) fn run(
             let n_listed = known
                 .filter(|known| matches!(known.kind, SourceKind::List | SourceKind::Page))
                 .map(|known| known.totals.n_elements);
-            Row::new(
-                &source,
-                found.unwrap_or_default(),
-                n_listed,
-                &config.settings,
-            )
+            Row::new(&source, found, n_listed)
         })
         .collect();
     if args.json {
@@ -326,32 +324,17 @@ struct Row {
     url: String,
     #[serde(flatten)]
     found: Found,
-    /// How long the first polls of all elements take, politely.
-    first_pass_seconds: Option<f64>,
 }
 
 impl Row {
-    fn new(
-        source: &SourceSettings,
-        mut found: Found,
-        n_listed: Option<u64>,
-        settings: &Settings,
-    ) -> Self {
+    fn new(source: &SourceSettings, mut found: Found, n_listed: Option<u64>) -> Self {
         found.n_elements = found.n_elements.or(n_listed);
-        // The elements of a list are on many hosts, which are asked side by side.
-        let host = address(&source.url)
-            .ok()
-            .map(|url| group_of(&url, &settings.groups));
-        let gap = host.map(|host| host.gap.as_days() * 86_400.0);
-        let gap = gap.map(|gap| gap.max(found.crawl_delay_seconds.unwrap_or(0.0)));
-        let seconds = found.n_elements.zip(gap).map(|(n, gap)| n as f64 * gap);
         let place = source.file.as_ref().map(|path| path.display().to_string());
         Self {
             name: source.name.clone(),
             kind: kind_name(source.kind),
             url: place.unwrap_or_else(|| source.url.clone()),
             found,
-            first_pass_seconds: seconds,
         }
     }
 
@@ -365,19 +348,20 @@ impl Row {
             }
         };
         let found = &self.found;
-        let some = |texts: &[String]| (!texts.is_empty()).then(|| texts.join(", "));
+        let first_pass = found.first_pass_seconds.filter(|seconds| *seconds >= 1.0);
+        let some = |texts: &[&str]| (!texts.is_empty()).then(|| texts.join(", "));
         line("elements", found.n_elements.map(|n| count(n as usize)));
-        line(
-            "robots.txt",
-            found.robots.as_deref().map(|text| shorten_to(text, 200)),
-        );
+        line("robots.txt", found.robots.map(str::to_owned));
         line("crawl-delay", found.crawl_delay_seconds.map(brief));
+        line(
+            "error",
+            found.error.as_deref().map(|text| shorten_to(text, 300)),
+        );
         line("validators", some(&found.validators));
         line("hints", some(&found.hints));
         line(
             "first pass",
-            self.first_pass_seconds
-                .map(|s| format!("about {}", brief(s))),
+            first_pass.map(|s| format!("about {}", brief(s))),
         );
     }
 }

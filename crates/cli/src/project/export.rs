@@ -112,15 +112,15 @@ struct Line<'a> {
 impl Exporter<'_> {
     /// Calls `each` with all that is wanted.
     fn each(&self, each: &mut dyn FnMut(&Kept, &Row<'_>) -> Outcome<()>) -> Outcome<()> {
-        let objective = self.config.settings.policy.objective;
-        let view = View::new(self.store, objective, moment::now())
+        let settings = &self.config.settings;
+        let view = View::new(self.store, settings, moment::now())
             .map_err(|error| self.project.refuse(&error))?;
         let in_source = |source: &&Source| self.wanted.source.is_none_or(|id| id == source.id);
         let total = self.sources.iter().filter(in_source);
         let total = total.map(|source| source.totals.n_elements + source.totals.n_gone);
         let writing = self.talk.progress("writing", Some(total.sum()));
         let mut rows = Rows::new(self.project, self.store, self.sources, view);
-        rows.each(self.wanted, &mut |kept, row, _| {
+        rows.each(self.wanted, &mut |kept, row| {
             writing.advance(1);
             each(kept, row)?;
             Ok(Enough::No)

@@ -8,13 +8,12 @@ use super::{NOT_IN_STORE, Project, kind_name, source_named, sources};
 use crate::args::SettingFlags;
 use crate::args::project::{Ls, StateName};
 use crate::columns::{Columns, Side};
-use crate::config::Config;
 use crate::failure::Outcome;
 use crate::json::{Lines, print_json};
 use crate::moment::{self, relative};
 use crate::table::shorten;
 use crate::talk::{Talk, count};
-use crate::view::{Seen, View};
+use crate::view::View;
 
 /// Elements in a table for a person.
 const DEFAULT_LIMIT: usize = 50;
@@ -24,7 +23,7 @@ pub(crate) fn run(args: &Ls, project: &Project, talk: Talk) -> Outcome<()> {
     let store = project.read()?;
     let mut sources = sources(project, &*store, &config)?;
     if args.elements {
-        return list_elements(args, project, &config, &*store, &sources, talk);
+        return list_elements(args, project, &*store, &sources, talk);
     }
     if let Some(name) = &args.source {
         let id = source_named(&sources, name)?.id;
@@ -126,7 +125,6 @@ fn list_sources(sources: &[Source], limit: usize, talk: Talk) -> Outcome<()> {
 fn list_elements(
     args: &Ls,
     project: &Project,
-    config: &Config,
     store: &dyn Store,
     sources: &[Source],
     talk: Talk,
@@ -147,13 +145,12 @@ fn list_elements(
         }),
         listings: args.listings,
     };
-    let view = View::new(store, config.settings.policy.objective, now)
-        .map_err(|error| project.refuse(&error))?;
+    let view = View::new(store, &config.settings, now).map_err(|error| project.refuse(&error))?;
     let mut rows = Rows::new(project, store, sources, view);
     if args.json {
         let mut lines = Lines::new();
         let mut left = args.limit.unwrap_or(usize::MAX);
-        rows.each(wanted, &mut |_, row, _| {
+        rows.each(wanted, &mut |_, row| {
             if left == 0 {
                 return Ok(Enough::Yes);
             }
@@ -178,14 +175,13 @@ fn list_elements(
     ]);
     let mut n_shown = 0;
     let mut has_more = false;
-    rows.each(wanted, &mut |kept, row, view| {
+    rows.each(wanted, &mut |_, row| {
         if n_shown == limit {
             has_more = true;
             return Ok(Enough::Yes);
         }
         n_shown += 1;
-        let fresh = view.freshness_of(Seen::from(kept));
-        columns.push(cells(row, fresh, now));
+        columns.push(cells(row, now));
         Ok(Enough::No)
     })?;
     if columns.is_empty() {
@@ -217,7 +213,7 @@ fn list_elements(
     Ok(())
 }
 
-fn cells(row: &Row<'_>, fresh: Option<f64>, now: Moment) -> Vec<String> {
+fn cells(row: &Row<'_>, now: Moment) -> Vec<String> {
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let when = |moment: Option<Moment>| or_none(moment.map(|moment| relative(moment, now)));
     let why = match (&row.error, &row.reason) {
@@ -232,7 +228,7 @@ fn cells(row: &Row<'_>, fresh: Option<f64>, now: Moment) -> Vec<String> {
         when(row.due_at),
         or_none(row.rate_per_day.map(|rate| per_day(rate.estimate))),
         or_none(row.frequency_per_day.map(per_day)),
-        or_none(fresh.map(|share| format!("{:.0}%", share * 100.0))),
+        or_none(row.freshness.map(|share| format!("{:.0}%", share * 100.0))),
         row.locator.to_owned(),
         shorten(&why),
     ]

@@ -1,11 +1,11 @@
 //! `springtide plan` without a table: the project's own plan, by what its polls have
 //! shown, and what other budgets would buy.
 
-use springtide_policy::{Caps, Rate, Weight};
+use springtide_policy::{Caps, Objective, Rate, Weight};
 use springtide_store::{Brief, ElementId, Role, State};
 
 use super::Project;
-use crate::args::{self, SettingFlags};
+use crate::args::{self, ObjectiveName, SettingFlags};
 use crate::failure::{Failure, Outcome};
 use crate::moment;
 use crate::plan::solve;
@@ -29,7 +29,7 @@ pub(crate) fn run(
     let store = project.read()?;
     let refuse = |error| project.refuse(&error);
     let now = moment::now();
-    let mut view = View::new(&*store, config.settings.policy.objective, now).map_err(refuse)?;
+    let mut view = View::new(&*store, &config.settings, now).map_err(refuse)?;
     let reading = talk.progress(
         "reading",
         Some(u64::from(store.next_element().map_err(refuse)?)),
@@ -52,7 +52,7 @@ pub(crate) fn run(
     let mut ids = Texts::default();
     let mut n_unknown = 0;
     for (id, brief) in &briefs {
-        let rate = view.rate_of(Seen::from(brief)).map(|rate| rate.estimate);
+        let rate = view.of(Seen::from(brief)).rate.map(|rate| rate.estimate);
         let Some(Ok(rate)) = rate.map(Rate::per_day) else {
             n_unknown += 1;
             continue;
@@ -78,6 +78,13 @@ pub(crate) fn run(
     let goal = &mut args.goal;
     if goal.budget.is_none() && goal.target_freshness.is_none() && goal.target_age.is_none() {
         goal.budget = Some(config.settings.budget.per_day);
+    }
+    if args.objective.is_none() && args.goal.target_age.is_none() {
+        args.objective = Some(match config.settings.policy.objective {
+            Objective::Freshness => ObjectiveName::Freshness,
+            Objective::Age => ObjectiveName::Age,
+            Objective::Content => ObjectiveName::Content,
+        });
     }
     solve(&table, None, &Caps::default(), &args, talk, unfinished)
 }

@@ -31,6 +31,9 @@ pub(crate) struct Row<'a> {
     pub(crate) n_changes: u32,
     pub(crate) state: &'static str,
     pub(crate) error: Option<ErrorRow<'a>>,
+    /// The chance that its copy is fresh; for people.
+    #[serde(skip)]
+    pub(crate) freshness: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -88,7 +91,7 @@ pub(crate) struct Rows<'a> {
     store: &'a dyn Store,
     sources: HashMap<SourceId, &'a str>,
     groups: HashMap<GroupId, (Option<GroupId>, String)>,
-    pub(crate) view: View,
+    view: View,
 }
 
 impl<'a> Rows<'a> {
@@ -113,7 +116,7 @@ impl<'a> Rows<'a> {
     pub(crate) fn each(
         &mut self,
         wanted: Wanted,
-        each: &mut dyn FnMut(&Kept, &Row<'_>, &View) -> Outcome<Enough>,
+        each: &mut dyn FnMut(&Kept, &Row<'_>) -> Outcome<Enough>,
     ) -> Outcome<()> {
         let mut from = Some(ElementId(0));
         let mut n = 100;
@@ -131,7 +134,7 @@ impl<'a> Rows<'a> {
             let page: Vec<Kept> = page.into_iter().filter(|kept| wanted.has(kept)).collect();
             self.prepare(&page)?;
             for kept in &page {
-                if each(kept, &self.row(kept), &self.view)? == Enough::Yes {
+                if each(kept, &self.row(kept))? == Enough::Yes {
                     return Ok(());
                 }
             }
@@ -170,7 +173,7 @@ impl<'a> Rows<'a> {
 
     fn row<'b>(&'b self, kept: &'b Kept) -> Row<'b> {
         let element = &kept.element;
-        let seen = Seen::from(kept);
+        let told = self.view.of(Seen::from(kept));
         Row {
             id: element.id.0,
             source: self
@@ -181,16 +184,17 @@ impl<'a> Rows<'a> {
             locator: &element.locator,
             group: self.group_name(element.group),
             weight: decimal(element.weight),
-            rate_per_day: self.view.rate_of(seen),
-            frequency_per_day: self.view.frequency_of(seen),
+            rate_per_day: told.rate,
+            frequency_per_day: told.frequency,
             polled_at: kept.history.polled_at,
             changed_at: kept.copy.as_ref().and_then(|copy| copy.changed_at),
-            due_at: self.view.due_of(seen),
-            reason: self.view.reason_of(seen),
+            due_at: told.due_at,
+            reason: told.reason,
             n_polls: kept.history.n_polls,
             n_changes: kept.history.n_changes,
             state: state_name(kept.state),
             error: kept.failure.as_ref().map(ErrorRow::new),
+            freshness: told.freshness,
         }
     }
 

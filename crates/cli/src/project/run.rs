@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use springtide_engine::settings::FirstPass;
-use springtide_engine::{Ended, Event, Polled, Why};
+use springtide_engine::{Ended, Event, Polled, Until, What, Why};
 use springtide_store::ElementId;
 
 use super::log::kind_name;
@@ -13,7 +13,7 @@ use crate::args::project::{Poll, Run};
 use crate::config::{Config, DEFAULT_BUDGET};
 use crate::failure::{Code, Failure, Outcome};
 use crate::json::print_json;
-use crate::live::{self, Until, What};
+use crate::live;
 use crate::moment::brief;
 use crate::signals::Signals;
 use crate::table::shorten_to;

@@ -132,7 +132,7 @@ fn gather<'a>(
 ) -> Outcome<Document<'a>> {
     let refuse = |error| project.refuse(&error);
     let audits = audits(args, store, now).map_err(refuse)??;
-    let scanned = Scanned::new(store, config, sources, now).map_err(refuse)?;
+    let scanned = Scanned::new(store, sources, now).map_err(refuse)?;
 
     let total = |of: fn(&Totals) -> u64| sources.iter().map(|source| of(&source.totals)).sum();
     let mut all = Sums::default();
@@ -263,20 +263,20 @@ impl Sums {
         if seen.state == State::Gone {
             return;
         }
-        let due = view.due_of(seen);
-        self.next = [self.next, due].into_iter().flatten().min();
+        let told = view.of(seen);
+        self.next = [self.next, told.due_at].into_iter().flatten().min();
         if seen.role == Role::Listing {
             return;
         }
         self.n += 1;
         let polled_at = seen.history.polled_at;
         self.oldest = [self.oldest, polled_at].into_iter().flatten().min();
-        if let Some(freshness) = view.freshness_of(seen) {
+        if let Some(freshness) = told.freshness {
             let weight = f64::from(seen.weight);
             self.n_predicted += 1;
             self.weight += weight;
             self.freshness += weight * freshness;
-            self.age += weight * view.age_of(seen).unwrap_or(f64::NAN);
+            self.age += weight * told.age_seconds.unwrap_or(f64::NAN);
         }
     }
 
@@ -324,11 +324,10 @@ struct Scanned {
 impl Scanned {
     fn new(
         store: &dyn Store,
-        config: &Config,
         sources: &[Source],
         now: Moment,
     ) -> Result<Self, springtide_store::Error> {
-        let mut view = View::new(store, config.settings.policy.objective, now)?;
+        let mut view = View::new(store, &config.settings, now)?;
         let n_elements = u64::from(store.next_element()?);
         let stride = n_elements.div_ceil(MOST_SCANNED).max(1) as usize;
         let mut briefs: Vec<Brief> = Vec::new();
