@@ -22,6 +22,8 @@ pub(crate) struct Found {
     pub(crate) kind: Option<SourceKind>,
     /// How many elements it names; more may be found.
     pub(crate) n_elements: Option<u64>,
+    /// How many further listings it names.
+    pub(crate) n_listings: Option<u64>,
     /// What robots.txt says, in a few words.
     pub(crate) robots: Option<&'static str>,
     pub(crate) crawl_delay_seconds: Option<f64>,

@@ -4,6 +4,7 @@
 mod args;
 mod columns;
 mod config;
+mod demo;
 mod estimate;
 mod failure;
 mod history;
@@ -63,6 +64,7 @@ fn run(cli: &Cli, talk: Talk, unfinished: &Unfinished, signals: &Signals) -> Out
     let named = cli.project.as_deref();
     let find = || Project::find(named);
     match &cli.command {
+        Command::Demo(args) => demo::run(args, talk, signals),
         Command::Init(args) => project::init::run(args, named, talk, unfinished),
         Command::Add(args) => project::add::run(args, named, talk, unfinished),
         Command::Rm(args) => project::rm::run(args, &find()?, talk, unfinished),

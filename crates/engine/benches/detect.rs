@@ -77,9 +77,9 @@ fn listings(n: usize, rounds: usize) {
         // Writing to a string cannot fail.
         let _ = writeln!(lines, "{url}");
         let _ = writeln!(table, "{url},{}.5,group {}", at % 7, at % 13);
-        let _ = write!(
+        let _ = writeln!(
             sitemap,
-            "<url><loc>{url}</loc><lastmod>2024-03-{:02}T10:00:00+00:00</lastmod></url>\n",
+            "<url><loc>{url}</loc><lastmod>2024-03-{:02}T10:00:00+00:00</lastmod></url>",
             at % 28 + 1
         );
     }
@@ -142,16 +142,16 @@ fn page(n_paragraphs: usize) -> String {
          <body class=\"page\">\n<header class=\"top\"><a href=\"/\">Home</a></header>\n<nav><ul>",
     );
     for at in 0..8 {
-        let _ = write!(
+        let _ = writeln!(
             page,
-            "<li class=\"item\"><a href=\"/part/{at}\">Part {at}</a></li>\n"
+            "<li class=\"item\"><a href=\"/part/{at}\">Part {at}</a></li>"
         );
     }
     page.push_str("</ul></nav>\n<main id=\"content\"><article><h1>Tides</h1>\n");
     let mut state = 1u64;
     for at in 0..n_paragraphs {
         if at % 5 == 0 {
-            let _ = write!(page, "<h2 id=\"h{at}\">Section {at}</h2>\n");
+            let _ = writeln!(page, "<h2 id=\"h{at}\">Section {at}</h2>");
         }
         page.push_str("<p class=\"text\">");
         for word in 0..70 {

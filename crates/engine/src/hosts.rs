@@ -34,6 +34,9 @@ struct Entry {
     /// Origins whose robots.txt is being asked for.
     asking: BTreeSet<String>,
     waiting: VecDeque<Waiting>,
+    /// Not asked since we started. The first request takes longer to get there than
+    /// those that follow, so the gap is counted from its answer.
+    is_cold: bool,
 }
 
 /// Someone who wants to ask something of a host.
@@ -205,6 +208,9 @@ impl Hosts {
             return;
         };
         entry.limit.end(verdict, clock::time(now), rng);
+        if std::mem::take(&mut entry.is_cold) {
+            entry.limit.requested_at = Some(clock::time(now));
+        }
         match verdict {
             Verdict::Fine if entry.limit.not_before.is_none() => entry.reason = None,
             Verdict::Fine | Verdict::Unknown => {}
@@ -298,6 +304,7 @@ impl Entry {
             robots: Vec::new(),
             asking: BTreeSet::new(),
             waiting: VecDeque::new(),
+            is_cold: true,
         };
         entry.settle_gap();
         entry

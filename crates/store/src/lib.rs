@@ -12,6 +12,8 @@
 #![warn(missing_docs)]
 
 mod body;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 mod fact;
 mod memory;
 mod problem;

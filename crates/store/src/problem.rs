@@ -39,6 +39,9 @@ pub enum Problem {
     /// An element cannot be found by its locator.
     #[error("element {} is not found by its locator", .0.0)]
     NotFound(ElementId),
+    /// An element has a number that would be given again.
+    #[error("element {} has a number that would be given again", .0.0)]
+    NumberTaken(ElementId),
     /// An element is of a source that there is not.
     #[error("element {} is of source {}, which there is not", .0.0, .1.0)]
     SourceMissing(ElementId, SourceId),

@@ -34,6 +34,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Demo(project::Demo),
     Init(project::Init),
     Add(project::Add),
     Rm(project::Rm),

@@ -29,6 +29,44 @@ pub(crate) struct Init {
     pub(crate) json: bool,
 }
 
+/// See it work: a small site on loopback that changes all the time, and engines that
+/// keep copies of it
+///
+/// Needs no network and no project. The same site is kept with the same budget twice:
+/// as springtide does it, and with every page polled as often as any other. The site
+/// knows how fresh the copies truly are.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  springtide demo
+  springtide demo --for 5m --pages 1000 --budget 50/s --keep /tmp/demo")]
+pub(crate) struct Demo {
+    /// For how long
+    #[arg(long = "for", value_name = "SPAN", default_value = "60s")]
+    pub(crate) span: Lasting,
+    /// Pages of the site
+    #[arg(long, value_name = "N", default_value_t = 300, value_parser = pages)]
+    pub(crate) pages: usize,
+    /// Polls per time, for each of the two
+    #[arg(long, value_name = "N/s", default_value = "20/s")]
+    pub(crate) budget: PerDay,
+    /// Where random numbers start
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Keep the projects in this folder, to look around
+    #[arg(long, value_name = "DIR")]
+    pub(crate) keep: Option<PathBuf>,
+    /// Print what came of it as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn pages(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(pages @ 1..=20_000) => Ok(pages),
+        _ => Err("from 1 to 20000".to_owned()),
+    }
+}
+
 /// Add sources, and say what was found there
 ///
 /// An address is a page or a sitemap, whichever it turns out to be; with `--site` it

@@ -3,7 +3,7 @@
 //! A [`Lens`] is made from a source's `keep` and `drop` once, and looks at one body
 //! at a time; a [`Sight`] is what it saw. Two bodies are the same if their sights
 //! have the same digest, and then their texts are the same too: what a digest
-//! notices, a [`diff`] shows, and [`size_of_change`] measures.
+//! notices, a [`diff()`] shows, and [`size_of_change`] measures.
 //!
 //! Nothing here touches a network or a clock (but to give up on a diff), and no
 //! bytes are too odd: whatever cannot be read as what it is said to be is compared
@@ -47,6 +47,8 @@ pub struct Lens {
     drop_in_html: Vec<Matcher>,
     keep_in_json: Vec<Pointer>,
     drop_in_json: Vec<Pointer>,
+    /// Whether matching an element may mean to look at all of its siblings.
+    looks_at_siblings: bool,
 }
 
 /// What was seen of a body.
@@ -92,6 +94,7 @@ impl Lens {
                     in_json.push(Pointer::new(selector).ok_or_else(bad)?);
                 } else {
                     in_html.push(Matcher::new(selector).map_err(|_| bad())?);
+                    lens.looks_at_siblings |= selector.contains('~') || selector.contains(':');
                 }
             }
         }
@@ -122,6 +125,9 @@ impl Lens {
     fn look_at_html(&self, body: &[u8], content_type: Option<&str>) -> Option<String> {
         let text = decode(body, content_type);
         let document = html::parse(&text)?;
+        if self.looks_at_siblings && !page::siblings_are_few(&document) {
+            return None;
+        }
         page::lines(&document, &self.keep_in_html, &self.drop_in_html)
     }
 

@@ -19,9 +19,11 @@ use dom_query::{Document, Element, Matcher, NodeData, NodeId, NodeRef};
 /// taken for the page: a page built by a script may have an empty `main`.
 const LEAST_SHARE_OF_MAIN: f64 = 0.5;
 
-/// What is outside of frames has to hold this share of all text: where it does not,
-/// the frames are the page, such as a directory of links.
-const LEAST_SHARE_OUTSIDE_FRAMES: f64 = 0.1;
+/// Less text than this outside of frames that hold more than [`MUCH_IN_FRAMES`] is
+/// not the page: the frames are, as in a directory of links. In bytes, not as a
+/// share, so that a longer menu does not turn a short text into none.
+const LITTLE_OUTSIDE_FRAMES: usize = 40;
+const MUCH_IN_FRAMES: usize = 1000;
 
 /// The lines of what matters in a page that has been parsed; nothing if there is no
 /// text at all and no selector asked for that.
@@ -50,6 +52,21 @@ pub(crate) fn lines(document: &Document, keep: &[Matcher], drop: &[Matcher]) -> 
     Some(page.write(String::new(), |zone| zone & KEPT != 0))
 }
 
+/// Whether a selector that looks at all siblings of an element is within reason:
+/// pairs of them are, at some ten nanoseconds each.
+pub(crate) fn siblings_are_few(document: &Document) -> bool {
+    const MAX_PAIRS: usize = 200_000_000;
+    let mut n_children = std::collections::HashMap::new();
+    let mut n_pairs = 0usize;
+    for node in document.root().descendants_it() {
+        let parent = node.query(|node| node.parent);
+        let n = n_children.entry(parent).or_insert(0usize);
+        n_pairs += *n;
+        *n += 1;
+    }
+    n_pairs <= MAX_PAIRS
+}
+
 /// Which elements a user asked for.
 enum Kept {
     All,
@@ -65,19 +82,23 @@ const CONTENT: Zone = 8;
 const SECTION: Zone = 16;
 const KEPT: Zone = 32;
 const VERBATIM: Zone = 64;
+const AD: Zone = 128;
 
 /// The pieces of text to take for the page.
 enum Choice {
     Part(Zone),
     OutsideFrames,
+    /// All but advertisements.
+    WithFrames,
     Everything,
 }
 
 impl Choice {
     fn holds(&self, zone: Zone) -> bool {
         match self {
-            Self::Part(part) => zone & part != 0 && zone & FRAME == 0,
-            Self::OutsideFrames => zone & FRAME == 0,
+            Self::Part(part) => zone & part != 0 && zone & (FRAME | AD) == 0,
+            Self::OutsideFrames => zone & (FRAME | AD) == 0,
+            Self::WithFrames => zone & AD == 0,
             Self::Everything => true,
         }
     }
@@ -178,7 +199,7 @@ impl Page {
         match kept {
             Kept::All => {
                 // The title is found apart, wherever it is.
-                if name == "head" || is_never_text(name) || is_hidden(element) {
+                if name == "head" || is_never_text(name) || is_hidden(element, name) {
                     return Step::Over;
                 }
                 zone |= zone_of(element, name, node, zone);
@@ -285,28 +306,31 @@ impl Page {
     }
 
     fn choose(&self) -> Choice {
-        let length_where = |is_in: &dyn Fn(Zone) -> bool| {
+        let length_of = |choice: &Choice| {
             let mut start = 0;
             let mut length = 0;
             for piece in &self.pieces {
-                if is_in(piece.zone) {
+                if choice.holds(piece.zone) {
                     length += piece.end - start;
                 }
                 start = piece.end;
             }
-            length as f64
+            length
         };
-        let everything = length_where(&|_| true);
-        let outside = length_where(&|zone| zone & FRAME == 0);
+        let outside = length_of(&Choice::OutsideFrames);
         for part in [MAIN, ARTICLE, CONTENT] {
             let choice = Choice::Part(part);
-            let length = length_where(&|zone| choice.holds(zone));
-            if length > 0.0 && length >= LEAST_SHARE_OF_MAIN * outside {
+            let length = length_of(&choice);
+            if length > 0 && length as f64 >= LEAST_SHARE_OF_MAIN * outside as f64 {
                 return choice;
             }
         }
-        if outside > 0.0 && outside >= LEAST_SHARE_OUTSIDE_FRAMES * everything {
+        let with_frames = length_of(&Choice::WithFrames);
+        let in_frames = with_frames - outside;
+        if outside >= LITTLE_OUTSIDE_FRAMES || outside > 0 && in_frames <= MUCH_IN_FRAMES {
             Choice::OutsideFrames
+        } else if with_frames > 0 {
+            Choice::WithFrames
         } else {
             Choice::Everything
         }
@@ -364,7 +388,10 @@ fn is_never_text(name: &str) -> bool {
     )
 }
 
-fn is_hidden(element: &Element) -> bool {
+fn is_hidden(element: &Element, name: &str) -> bool {
+    if name == "dialog" {
+        return attribute_of(element, "open").is_none();
+    }
     if element.attrs.is_empty() {
         return false;
     }
@@ -396,11 +423,14 @@ fn zone_of(element: &Element, name: &str, node: &NodeRef<'_>, outer: Zone) -> Zo
         "main" => return MAIN,
         "article" => return ARTICLE,
         "nav" => return FRAME,
-        "section" | "blockquote" | "figure" | "td" if role.is_empty() => return SECTION,
+        "section" | "blockquote" | "figure" if role.is_empty() => return SECTION,
         _ => {}
     }
     if role == "main" {
         return MAIN;
+    }
+    if has_name_in(element, is_ad_name) && !holds_main(node) {
+        return AD;
     }
     if outer & FRAME != 0 {
         return 0;
@@ -413,7 +443,8 @@ fn zone_of(element: &Element, name: &str, node: &NodeRef<'_>, outer: Zone) -> Zo
         ("header" | "aside", _) | (_, "banner" | "complementary") => {
             !is_inside && outer & MAIN == 0
         }
-        _ => has_name_in(element, is_frame_name),
+        // The foot of a card in a list of articles is no foot of the page.
+        _ => !is_inside && has_name_in(element, is_frame_name),
     };
     if is_frame && !holds_main(node) {
         return FRAME;
@@ -446,17 +477,6 @@ fn has_name_in(element: &Element, is_in: impl Fn(&str) -> bool) -> bool {
 /// too (`banner`, `header`, `menu`, `related`, `comments`, `promo`) are not among them.
 fn is_frame_name(name: &str) -> bool {
     const NAMES: &[&str] = &[
-        "ad",
-        "ads",
-        "advert",
-        "adverts",
-        "advertisement",
-        "advertisements",
-        "advertising",
-        "adsbygoogle",
-        "sponsor",
-        "sponsors",
-        "sponsored",
         "nav",
         "navbar",
         "navigation",
@@ -471,6 +491,24 @@ fn is_frame_name(name: &str) -> bool {
         "cookie-notice",
         "cookie-consent",
         "skip-link",
+    ];
+    NAMES.iter().any(|wanted| name.eq_ignore_ascii_case(wanted))
+}
+
+/// The same for what is never the page: advertisements, and what ticks.
+fn is_ad_name(name: &str) -> bool {
+    const NAMES: &[&str] = &[
+        "ad",
+        "ads",
+        "advert",
+        "adverts",
+        "advertisement",
+        "advertisements",
+        "advertising",
+        "adsbygoogle",
+        "sponsor",
+        "sponsors",
+        "sponsored",
         "clock",
         "hit-counter",
         "visitor-counter",

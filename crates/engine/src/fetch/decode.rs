@@ -85,6 +85,11 @@ impl Decoder {
         self.stages.is_empty()
     }
 
+    /// How many bytes were decoded so far.
+    pub fn n_decoded(&self) -> usize {
+        self.decoded.len()
+    }
+
     /// Takes the next bytes of the body.
     ///
     /// # Errors

@@ -2,11 +2,13 @@
 
 use std::error::Error as _;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Response};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use url::Url;
 
@@ -72,7 +74,16 @@ pub struct Client {
     client: reqwest::Client,
     guard: Guard,
     limits: Timeouts,
+    large: Arc<Semaphore>,
 }
+
+/// Bodies longer than this are large,
+const LARGE: usize = 512 << 10;
+/// and only so many of them are held at a time, whoever sends them: the others wait,
+/// with their connections.
+const MOST_LARGE: usize = 12;
+/// Bytes that are decoded at a time: a bomb makes a thousand times as many of them.
+const SLICE: usize = 1 << 10;
 
 /// How long each part of a request may take.
 #[derive(Debug, Clone, Copy)]
@@ -164,6 +175,9 @@ pub struct Answer {
     pub body: Bytes,
     /// Whether the body was longer, and was cut as asked.
     pub is_cut: bool,
+    /// The place of a large body among those that are held at a time; it is free once
+    /// the answer is dropped.
+    pub place: Option<Arc<OwnedSemaphorePermit>>,
     /// When the request was begun.
     pub asked_at: SystemTime,
     /// When the headers of the answer were there.
@@ -212,6 +226,7 @@ impl Client {
             client,
             guard,
             limits,
+            large: Arc::new(Semaphore::new(MOST_LARGE)),
         })
     }
 
@@ -277,11 +292,13 @@ impl Client {
             location: location(response.headers())?,
             body: Bytes::new(),
             is_cut: false,
+            place: None,
             asked_at,
             answered_at,
         };
         if response.status().is_success() {
-            (answer.body, answer.is_cut) = self.read(response, ask, host).await?;
+            (answer.body, answer.is_cut) =
+                self.read(response, ask, host, &mut answer.place).await?;
         } else {
             drain(response).await;
         }
@@ -294,6 +311,7 @@ impl Client {
         mut response: Response,
         ask: &Ask<'_>,
         host: &str,
+        place: &mut Option<Arc<OwnedSemaphorePermit>>,
     ) -> Result<(Bytes, bool), FetchFailure> {
         let encodings: Result<Vec<&str>, _> = response
             .headers()
@@ -338,7 +356,18 @@ impl Client {
                     format!("{host} sends its body in crumbs of a few bytes"),
                 ));
             }
-            let mut fed = decoder.feed(&chunk);
+            let mut fed = Ok(());
+            for slice in chunk.chunks(SLICE) {
+                if place.is_none() && decoder.n_decoded() > LARGE {
+                    // It is never closed; without a place it would be held all the same.
+                    let free = Arc::clone(&self.large).acquire_owned().await;
+                    *place = free.ok().map(Arc::new);
+                }
+                fed = decoder.feed(slice);
+                if fed.is_err() {
+                    break;
+                }
+            }
             if fed.is_ok() && n_read > ask.max_body.saturating_add(ENCODING_OVERHEAD) {
                 fed = Err(DecodeError::TooLarge(ask.max_body));
             }

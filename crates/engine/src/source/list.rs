@@ -66,8 +66,7 @@ pub struct ListReader<R: Read> {
     line: Vec<u8>,
     n_lines: u64,
     shape: Shape,
-    /// Where cells are put.
-    cells: Vec<u8>,
+    cells: Cells,
     is_done: bool,
 }
 
@@ -99,7 +98,7 @@ impl<R: Read> ListReader<R> {
             line: Vec::new(),
             n_lines: 0,
             shape: Shape::Unknown,
-            cells: vec![0; MAX_LINE],
+            cells: Cells::new(),
             is_done: false,
         })
     }
@@ -173,11 +172,12 @@ impl<R: Read> ListReader<R> {
                 }
                 Shape::Lines => return address(line).map(plain).map(Some),
                 Shape::Csv(columns) => {
-                    let row = Row::new(line, &mut self.cells)?;
-                    let weight = columns.weight.and_then(|at| row.cell(at));
-                    let group = columns.group.and_then(|at| row.cell(at));
+                    self.cells.cut(line)?;
+                    let cell = |at| self.cells.cell(at);
+                    let weight = columns.weight.and_then(cell);
+                    let group = columns.group.and_then(cell);
                     return Ok(Some(ListedUrl {
-                        url: address(row.cell(columns.url).unwrap_or_default())?,
+                        url: address(cell(columns.url).unwrap_or_default())?,
                         weight: weight.map(parse_weight).transpose()?,
                         group: group.map(text).transpose()?.map(str::to_owned),
                     }));
@@ -234,11 +234,11 @@ fn parse_weight(bytes: &[u8]) -> Result<f64, ListProblemReason> {
 }
 
 /// Where in a row is what, if a line is a header that says where addresses are.
-fn header(line: &[u8], cells: &mut [u8]) -> Option<Columns> {
-    let row = Row::new(line, cells).ok()?;
+fn header(line: &[u8], cells: &mut Cells) -> Option<Columns> {
+    cells.cut(line).ok()?;
     let find = |names: &[&str]| {
-        (0..row.n_cells).find(|at| {
-            let cell = row.cell(*at).unwrap_or_default();
+        (0..cells.n_cells).find(|at| {
+            let cell = cells.cell(*at).unwrap_or_default();
             names
                 .iter()
                 .any(|name| cell.eq_ignore_ascii_case(name.as_bytes()))
@@ -251,44 +251,47 @@ fn header(line: &[u8], cells: &mut [u8]) -> Option<Columns> {
     })
 }
 
-/// The cells of a line.
-struct Row<'a> {
-    cells: &'a [u8],
-    ends: [usize; MAX_COLUMNS],
+/// Cuts lines into cells.
+struct Cells {
+    parser: csv_core::Reader,
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
     n_cells: usize,
 }
 
-impl<'a> Row<'a> {
-    fn new(line: &[u8], cells: &'a mut [u8]) -> Result<Self, ListProblemReason> {
-        let mut ends = [0; MAX_COLUMNS];
-        let mut parser = csv_core::Reader::new();
-        let (found, n_read, n_written, n_cells) = parser.read_record(line, cells, &mut ends);
-        let (mut n_written, mut n_cells) = (n_written, n_cells);
-        if found == csv_core::ReadRecordResult::InputEmpty {
-            // A line ends where it ends: a quote that is open there would take in
-            // the rest of the file.
-            let n_quotes = memchr::memchr_iter(b'"', line).count();
-            if n_quotes % 2 == 1 {
-                return Err(ListProblemReason::OpenQuote);
-            }
-            debug_assert_eq!(n_read, line.len());
-            let (_, _, more, ended) =
-                parser.read_record(&[], &mut cells[n_written..], &mut ends[n_cells..]);
-            n_written += more;
-            n_cells += ended;
+impl Cells {
+    fn new() -> Self {
+        Self {
+            parser: csv_core::Reader::new(),
+            bytes: vec![0; MAX_LINE],
+            ends: vec![0; MAX_COLUMNS],
+            n_cells: 0,
         }
-        Ok(Self {
-            cells: &cells[..n_written],
-            ends,
-            n_cells,
-        })
+    }
+
+    /// Columns after the last that there is room for are passed over.
+    fn cut(&mut self, line: &[u8]) -> Result<(), ListProblemReason> {
+        // A line ends where it ends: a quote that is open there would take in the
+        // rest of the file.
+        if memchr::memchr_iter(b'"', line).count() % 2 == 1 {
+            return Err(ListProblemReason::OpenQuote);
+        }
+        self.parser.reset();
+        let (_, _, n_written, n_cells) =
+            self.parser
+                .read_record(line, &mut self.bytes, &mut self.ends);
+        let (_, _, _, n_ended) =
+            self.parser
+                .read_record(&[], &mut self.bytes[n_written..], &mut self.ends[n_cells..]);
+        self.n_cells = n_cells + n_ended;
+        Ok(())
     }
 
     /// A cell that is not empty, without blanks around it.
     fn cell(&self, at: usize) -> Option<&[u8]> {
         let end = *self.ends[..self.n_cells].get(at)?;
         let start = if at == 0 { 0 } else { self.ends[at - 1] };
-        let cell = self.cells.get(start..end)?.trim_ascii();
+        let cell = self.bytes.get(start..end)?.trim_ascii();
         (!cell.is_empty()).then_some(cell)
     }
 }

@@ -3,14 +3,16 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use springtide_engine::origin::{Origin, SiteSettings, Validators, version_in};
+use springtide_engine::origin::{Behaviour, Origin, SiteSettings, Validators, version_in};
 use springtide_engine::settings::{
     AllowPrivate, BudgetSettings, FirstPass, GroupKey, GroupRule, HttpSettings, PolicyName,
     PolicySettings, SourceSettings,
 };
 use springtide_engine::{Ended, Event, Settings, Until, What};
 use springtide_policy::{Objective, Rate, Span};
-use springtide_store::{Bodies, ElementId, Kept, Role, SourceKind, Sqlite, State, Store};
+use springtide_store::{
+    Bodies, ChangeFilter, ChangeKind, ElementId, Kept, Role, SourceKind, Sqlite, State, Store,
+};
 use tokio::sync::{mpsc, watch};
 
 /// Settings for polling loopback as fast as it goes.
@@ -156,4 +158,209 @@ fn what_is_due_now_is_polled_and_then_it_ends() {
             .iter()
             .all(|kept| kept.state == State::Ok)
     );
+}
+
+fn until_done(folder: &Path, settings: &Settings) -> Ended {
+    let until = Until {
+        what: What::DueNow,
+        ..Until::default()
+    };
+    run(folder, settings.clone(), until).0
+}
+
+fn quiet_origin(n_pages: usize) -> Origin {
+    Origin::start(SiteSettings {
+        rates: rates(&vec![0.0; n_pages]),
+        ..SiteSettings::default()
+    })
+    .unwrap()
+}
+
+/// Seconds between requests, of which the first are of the first run.
+fn gaps(origin: &Origin) -> Vec<f64> {
+    let at: Vec<SystemTime> = origin.requests().iter().map(|r| r.received_at).collect();
+    at.windows(2)
+        .map(|pair| {
+            pair[1]
+                .duration_since(pair[0])
+                .unwrap_or_default()
+                .as_secs_f64()
+        })
+        .collect()
+}
+
+#[test]
+fn requests_keep_their_distance_through_restarts() {
+    let origin = quiet_origin(30);
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = settings(&[("docs", SourceKind::Sitemap, origin.url("/sitemap.xml"))]);
+    settings.groups[0].gap = Span::days(0.15 / 86_400.0).unwrap();
+    for _ in 0..4 {
+        run(folder.path(), settings.clone(), seconds(0.8));
+    }
+    let gaps = gaps(&origin);
+    assert!(gaps.len() > 10, "{}", gaps.len());
+    assert!(gaps.iter().all(|&gap| gap >= 0.149), "{gaps:?}");
+}
+
+#[test]
+fn robots_and_crawl_delay_are_kept_to() {
+    let origin = Origin::start(SiteSettings {
+        rates: rates(&[0.0; 16]),
+        robots: Some("User-agent: *\nDisallow: /d1/\nCrawl-delay: 0.2\n".to_owned()),
+        ..SiteSettings::default()
+    })
+    .unwrap();
+    let paths: Vec<String> = (0..16).map(|page| origin.site().path(page)).collect();
+    let forbidden: Vec<&String> = paths
+        .iter()
+        .filter(|path| path.starts_with("/d1/"))
+        .collect();
+    assert!(!forbidden.is_empty(), "{paths:?}");
+    let folder = tempfile::tempdir().unwrap();
+    let settings = settings(&[("docs", SourceKind::Sitemap, origin.url("/sitemap.xml"))]);
+    until_done(folder.path(), &settings);
+    let requests = origin.requests();
+    assert!(
+        requests
+            .iter()
+            .all(|request| !request.path.starts_with("/d1/"))
+    );
+    assert_eq!(requests[0].path, "/robots.txt");
+    assert!(
+        gaps(&origin).iter().skip(1).all(|&gap| gap >= 0.199),
+        "{:?}",
+        gaps(&origin)
+    );
+    let blocked = elements(folder.path())
+        .into_iter()
+        .filter(|kept| kept.state == State::Blocked)
+        .count();
+    assert_eq!(blocked, forbidden.len());
+}
+
+#[test]
+fn a_site_whose_robots_cannot_be_had_is_left_alone() {
+    let origin = quiet_origin(5);
+    origin.script("/robots.txt", Behaviour::status(500));
+    let folder = tempfile::tempdir().unwrap();
+    let settings = settings(&[("docs", SourceKind::Sitemap, origin.url("/sitemap.xml"))]);
+    run(folder.path(), settings.clone(), seconds(1.0));
+    assert!(origin.requests().iter().all(|r| r.path == "/robots.txt"));
+    let kept = &elements(folder.path())[0];
+    assert_eq!(kept.state, State::Blocked);
+    assert_eq!(kept.failure.as_ref().unwrap().kind, "robots");
+}
+
+#[test]
+fn a_host_that_asks_to_wait_is_left_alone_through_restarts() {
+    let origin = quiet_origin(20);
+    let page = origin.site().path(5);
+    origin.script(&page, Behaviour::retry_after(503, "3"));
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = settings(&[("docs", SourceKind::Sitemap, origin.url("/sitemap.xml"))]);
+    settings.groups[0].concurrency = 1;
+    for _ in 0..4 {
+        run(folder.path(), settings.clone(), seconds(1.0));
+    }
+    let requests = origin.requests();
+    let refused = requests
+        .iter()
+        .position(|request| request.status == 503)
+        .unwrap();
+    let at = requests[refused].received_at;
+    let later = requests
+        .get(refused + 1)
+        .map(|next| next.received_at.duration_since(at).unwrap());
+    assert!(
+        later.is_none_or(|later| later >= Duration::from_secs(3)),
+        "{later:?}"
+    );
+}
+
+#[test]
+fn elements_go_and_come_back() {
+    let origin = quiet_origin(6);
+    let (gone, missing) = (origin.site().path(1), origin.site().path(2));
+    let folder = tempfile::tempdir().unwrap();
+    let settings = settings(&[("docs", SourceKind::Sitemap, origin.url("/sitemap.xml"))]);
+    until_done(folder.path(), &settings);
+    origin.script(&gone, Behaviour::status(410));
+    origin.script(&missing, Behaviour::status(404));
+    let state = |path: &str| {
+        let all = elements(folder.path());
+        all.into_iter()
+            .find(|kept| kept.element.locator.ends_with(path))
+            .unwrap()
+    };
+    let poll = |path: &str| {
+        let until = Until {
+            what: What::These(vec![state(path).element.id]),
+            ..Until::default()
+        };
+        run(folder.path(), settings.clone(), until).0
+    };
+    poll(&gone);
+    assert_eq!(state(&gone).state, State::Gone);
+    poll(&missing);
+    assert_eq!(state(&missing).state, State::Failing);
+    poll(&missing);
+    assert_eq!(state(&missing).state, State::Gone);
+    origin.unscript(&gone);
+    poll(&gone);
+    assert_eq!(state(&gone).state, State::Ok);
+    let store = Sqlite::read_only(folder.path().join(".springtide")).unwrap();
+    let changes = store.changes(&ChangeFilter::default(), None, 100).unwrap();
+    let kinds: Vec<ChangeKind> = changes.iter().map(|change| change.kind).collect();
+    assert_eq!(
+        kinds[..3],
+        [ChangeKind::Back, ChangeKind::Gone, ChangeKind::Gone]
+    );
+    assert_eq!(kinds[3..], [ChangeKind::Added; 6]);
+}
+
+#[test]
+fn what_has_moved_for_good_keeps_its_history() {
+    let origin = quiet_origin(3);
+    let folder = tempfile::tempdir().unwrap();
+    let settings = settings(&[("docs", SourceKind::Sitemap, origin.url("/sitemap.xml"))]);
+    until_done(folder.path(), &settings);
+    let before = elements(folder.path());
+    let moved = before
+        .iter()
+        .find(|kept| kept.element.role == Role::Page)
+        .unwrap();
+    let path = moved.element.locator.replace(&origin.url(""), "");
+    origin.script(&path, Behaviour::redirect(301, "/new/place.html"));
+    let body = Behaviour::body(
+        "text/html",
+        "<html><body><main><p>It is here now.</p></main></body></html>",
+    );
+    origin.script("/new/place.html", body);
+    for _ in 0..2 {
+        let until = Until {
+            what: What::These(vec![moved.element.id]),
+            ..Until::default()
+        };
+        run(folder.path(), settings.clone(), until);
+    }
+    let after = elements(folder.path());
+    let kept = after
+        .iter()
+        .find(|kept| kept.element.id == moved.element.id)
+        .unwrap();
+    assert_eq!(kept.element.locator, origin.url("/new/place.html"));
+    assert_eq!(kept.history.n_polls, moved.history.n_polls + 2);
+    let old = after
+        .iter()
+        .find(|kept| kept.element.locator == moved.element.locator)
+        .unwrap();
+    assert_eq!(old.state, State::Gone);
+    // The second poll went straight there.
+    let n = origin
+        .requests()
+        .iter()
+        .filter(|request| request.path == path)
+        .count();
+    assert_eq!(n, 2);
 }

@@ -132,7 +132,7 @@ pub enum Reason {
 
 impl Recollection {
     /// What is remembered of an element polled at some time, and of the group that
-    /// [`depth`](Self::depth) names; `None` if nothing is.
+    /// [`depth`](Self::depth) says; `None` if nothing is.
     pub fn new(
         element: &ElementMemory,
         group: Option<&[u8]>,
@@ -164,10 +164,17 @@ impl Recollection {
         })
     }
 
-    /// How many groups lie around the one whose rate is usual for this element: 1 for
-    /// the outermost of its groups, 0 if what is usual is that of all elements.
+    /// Whose rate is usual for this element: of the groups that it is in and of which
+    /// anything is remembered, the first, counted from the outermost, the second, …; 0
+    /// if it is that of all elements.
     pub fn depth(element: &ElementMemory) -> Option<usize> {
         Remembered::from_bytes(element).map(|remembered| usize::from(remembered.depth))
+    }
+
+    /// What a poll must be worth to be made, from what is remembered of all elements
+    /// together.
+    pub fn price(all: &[u8]) -> Option<f64> {
+        super::learned::price_in(all).filter(|&price| price > 0.0)
     }
 
     /// How likely a copy is fresh this long after its last poll.

@@ -45,6 +45,14 @@ pub(super) struct Locators {
 }
 
 impl Locators {
+    pub(super) fn empty() -> Self {
+        Self {
+            n_new: 0,
+            n_young: 0,
+            is_changed: true,
+        }
+    }
+
     pub(super) fn load(connection: &Connection) -> Result<Self, Error> {
         Ok(Self {
             n_new: counter::load(connection, counter::N_LOCATORS_NEW)?,

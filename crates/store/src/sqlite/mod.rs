@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::backup::Backup;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::{
@@ -35,9 +36,22 @@ use crate::{
 #[derive(Debug)]
 pub struct Sqlite {
     connection: Connection,
-    /// Held by the writer for as long as it lives; the system lets go of it however
-    /// the process ends.
-    lock: Option<File>,
+    /// Of the writer. Let go of after the connection, which is above it.
+    lock: Option<Lock>,
+}
+
+/// Held by the writer for as long as it lives; the system lets go of it however the
+/// process ends.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing the file is not enough while another thread starts a process: until
+        // that has become another program, it has the file as well, and the next to
+        // come would find the store in use.
+        let _ = self.0.unlock();
+    }
 }
 
 const FILE: &str = "store.db";
@@ -183,14 +197,14 @@ impl Sqlite {
     }
 }
 
-fn lock(path: &Path) -> Result<File, Error> {
+fn lock(path: &Path) -> Result<Lock, Error> {
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(false);
     let file = options
         .open(path)
         .map_err(|source| Error::file(path, source))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(Lock(file)),
         Err(TryLockError::WouldBlock) => Err(Error::InUse),
         Err(TryLockError::Error(source)) => Err(Error::file(path, source)),
     }
@@ -200,6 +214,9 @@ fn connect(path: &Path, flags: OpenFlags, cache_kib: i64) -> Result<Connection, 
     let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(BUSY)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    // Else statements are compiled again whenever a parameter that might have made
+    // a partial index useful is another: three times the work of a poll.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     // Negative: in KiB, not in pages.
     connection.pragma_update(None, "cache_size", -cache_kib)?;
     // A page that cannot be read is then an error, not a signal.

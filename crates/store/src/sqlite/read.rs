@@ -176,6 +176,13 @@ pub(super) const WRITTEN: &str = concat!(
     " FROM element e LEFT JOIN copy c ON c.element = e.id WHERE e.id = ?"
 );
 
+/// [`WRITTEN`] for all elements, in the order of their numbers.
+pub(super) const ALL_WRITTEN: &str = concat!(
+    "SELECT ",
+    written!(),
+    " FROM element e LEFT JOIN copy c ON c.element = e.id ORDER BY e.id"
+);
+
 /// A row of [`WRITTEN`], with an empty history.
 pub(super) fn written(row: &Row<'_>) -> Result<Kept, Error> {
     let status: Option<u16> = row.get(14)?;
@@ -267,7 +274,8 @@ pub(super) fn find(
     let statement = kept!(concat!(
         "WHERE e.id IN ",
         candidates!(),
-        " AND e.locator = ?2 AND e.source = ?3 ORDER BY e.id LIMIT 1"
+        // The sign keeps the index of sources out of it.
+        " AND e.locator = ?2 AND +e.source = ?3 ORDER BY e.id LIMIT 1"
     ));
     let parameters = params![locator::hash(locator), locator, source];
     Ok(query_kept(connection, statement, parameters)?.pop())
@@ -278,10 +286,12 @@ pub(super) fn find_ids(
     source: SourceId,
     locators: &[&str],
 ) -> Result<Vec<Option<ElementId>>, Error> {
+    // Locks are taken once, not for each.
+    let transaction = connection.unchecked_transaction()?;
     let mut statement = connection.prepare_cached(concat!(
-        "SELECT e.id FROM element e WHERE e.id IN ",
+        "SELECT min(e.id) FROM ",
         candidates!(),
-        " AND e.locator = ?2 AND e.source = ?3 ORDER BY e.id LIMIT 1"
+        " l CROSS JOIN element e ON e.id = l.element WHERE e.locator = ?2 AND +e.source = ?3"
     ))?;
     // In the order of the trees, where neighbours share pages.
     let mut hashes: Vec<(i64, usize)> = locators
@@ -293,11 +303,11 @@ pub(super) fn find_ids(
     let mut ids = vec![None; locators.len()];
     for (hash, index) in hashes {
         let parameters = params![hash, locators[index], source];
-        let id = statement
-            .query_row(parameters, |row| row.get(0))
-            .optional()?;
+        let id: Option<u32> = statement.query_row(parameters, |row| row.get(0))?;
         ids[index] = id.map(ElementId);
     }
+    drop(statement);
+    transaction.commit()?;
     Ok(ids)
 }
 

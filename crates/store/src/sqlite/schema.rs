@@ -56,3 +56,46 @@ pub(super) fn migrate(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_step_is_taken_once_and_after_a_backup() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let backup = |version| folder.path().join(format!("v{version}"));
+        let steps = [
+            "CREATE TABLE a (x); INSERT INTO a VALUES (1);",
+            "CREATE TABLE b AS SELECT x + 1 AS x FROM a; DROP TABLE a;",
+            "UPDATE b SET x = x * 10;",
+        ];
+        let mut connection = Connection::open(&path).unwrap();
+        let x = |connection: &Connection, table: &str| -> rusqlite::Result<i64> {
+            connection.query_row(&format!("SELECT x FROM {table}"), [], |row| row.get(0))
+        };
+        assert_eq!(version(&connection).unwrap(), 0);
+        migrate(&mut connection, 0, &steps[..1], backup).unwrap();
+        assert_eq!(version(&connection).unwrap(), 1);
+        assert!(!backup(0).exists() && !backup(1).exists());
+        migrate(&mut connection, 1, &steps, backup).unwrap();
+        assert_eq!(x(&connection, "b"), Ok(20));
+        assert_eq!(x(&Connection::open(backup(1)).unwrap(), "a"), Ok(1));
+        assert_eq!(x(&Connection::open(backup(2)).unwrap(), "b"), Ok(2));
+        migrate(&mut connection, 3, &steps, backup).unwrap();
+        assert_eq!(x(&connection, "b"), Ok(20));
+    }
+
+    #[test]
+    fn a_step_that_fails_leaves_the_store_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut connection = Connection::open(folder.path().join("store.db")).unwrap();
+        let backup = |version| folder.path().join(format!("v{version}"));
+        migrate(&mut connection, 0, &["CREATE TABLE a (x)"], backup).unwrap();
+        let steps = ["", "DROP TABLE a; DROP TABLE b;"];
+        assert!(migrate(&mut connection, 1, &steps, backup).is_err());
+        assert_eq!(version(&connection).unwrap(), 1);
+        connection.execute_batch("SELECT x FROM a").unwrap();
+    }
+}

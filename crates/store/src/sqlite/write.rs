@@ -17,10 +17,12 @@ use crate::{
 const CLEARED_AT_ONCE: usize = 10_000;
 
 /// Keeps these facts, inside a transaction.
-pub(super) fn all(connection: &Connection, facts: &[Fact]) -> Result<(), Error> {
+pub(super) fn all<'a>(connection: &'a Connection, facts: &'a [Fact]) -> Result<(), Error> {
     let mut batch = Batch {
         connection,
         chunks: BTreeMap::new(),
+        hosts: BTreeMap::new(),
+        memories: BTreeMap::new(),
         n_new: HashMap::new(),
         locators: Locators::load(connection)?,
         next_element: counter::load(connection, counter::NEXT_ELEMENT)?,
@@ -31,6 +33,12 @@ pub(super) fn all(connection: &Connection, facts: &[Fact]) -> Result<(), Error> 
     }
     batch.write_chunks()?;
     batch.write_n_new()?;
+    for host in batch.hosts.values() {
+        batch.host(host)?;
+    }
+    for (group, bytes) in &batch.memories {
+        batch.group_memory(*group, bytes)?;
+    }
     batch.locators.save(connection)?;
     if batch.next_element != next_element {
         counter::save(connection, counter::NEXT_ELEMENT, batch.next_element)?;
@@ -43,6 +51,10 @@ struct Batch<'a> {
     connection: &'a Connection,
     /// Chunks with records that differ from what is written.
     chunks: BTreeMap<u32, Vec<u8>>,
+    /// What was said last of hosts, and is remembered of groups: polls of one host
+    /// come together.
+    hosts: BTreeMap<GroupId, &'a Host>,
+    memories: BTreeMap<GroupId, &'a [u8]>,
     /// How many more new elements hosts have than is written.
     n_new: HashMap<GroupId, i64>,
     locators: Locators,
@@ -50,8 +62,8 @@ struct Batch<'a> {
     next_element: i64,
 }
 
-impl Batch<'_> {
-    fn keep(&mut self, fact: &Fact) -> Result<(), Error> {
+impl<'a> Batch<'a> {
+    fn keep(&mut self, fact: &'a Fact) -> Result<(), Error> {
         match fact {
             Fact::Source(source) => self.source(source),
             Fact::SourceRemoved(source) => self.source_removed(*source),
@@ -62,8 +74,14 @@ impl Batch<'_> {
             Fact::Kept(kept) => self.kept(kept),
             Fact::Poll(poll) => self.poll(poll),
             Fact::Change(change) => self.change(change),
-            Fact::Host(host) => self.host(host),
-            Fact::GroupMemory(group, bytes) => self.group_memory(*group, bytes),
+            Fact::Host(host) => {
+                self.hosts.insert(host.group, host);
+                Ok(())
+            }
+            Fact::GroupMemory(group, bytes) => {
+                self.memories.insert(*group, bytes);
+                Ok(())
+            }
             Fact::Note(name, bytes) => self.note(name, bytes.as_deref()),
         }
     }

@@ -1,3 +1,7 @@
 //! What a store promises, kept by each of them.
 
+mod body;
+mod crash;
+mod memory;
+mod properties;
 mod sqlite;

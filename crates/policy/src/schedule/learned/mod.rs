@@ -1143,6 +1143,13 @@ impl NodeMemory {
     }
 }
 
+/// The price, in what is remembered of all elements together.
+pub(super) fn price_in(all: &[u8]) -> Option<f64> {
+    let all = all.get(..Learned::REMEMBERED)?;
+    let [price, ..] = numbers_from_bytes::<{ NodeMemory::N + 1 }>(all)?;
+    Some(price)
+}
+
 /// Whether a leaf is inside a node that is closed.
 fn is_closed(tree: &Tree, closed_until: &BTreeMap<NodeId, f64>, leaf: NodeId) -> bool {
     !closed_until.is_empty()
