@@ -323,7 +323,7 @@ fn watch_both(
                 ended = running.join_next() => match ended {
                     None => return Ok(()),
                     Some(Ok(Ok(_))) => {}
-                    Some(Ok(Err(error))) => return Err(live::refuse(&error)),
+                    Some(Ok(Err(error))) => return Err(live::broken(Path::new("the demo"), error)),
                     Some(Err(error)) => {
                         return Err(Failure::failed("cannot go on").cause(error.to_string()));
                     }

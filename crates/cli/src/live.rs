@@ -22,8 +22,6 @@ pub(crate) struct Found {
     pub(crate) kind: Option<SourceKind>,
     /// How many elements it names; more may be found.
     pub(crate) n_elements: Option<u64>,
-    /// How many further listings it names.
-    pub(crate) n_listings: Option<u64>,
     /// What robots.txt says, in a few words.
     pub(crate) robots: Option<&'static str>,
     pub(crate) crawl_delay_seconds: Option<f64>,
@@ -108,14 +106,15 @@ pub(crate) fn run(
     ended.map_err(|error| broken(folder, error))
 }
 
-fn runtime() -> Outcome<tokio::runtime::Runtime> {
+/// Where the engine runs.
+pub(crate) fn runtime() -> Outcome<tokio::runtime::Runtime> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().build();
     runtime.map_err(|error| Failure::failed("cannot start").cause(error))
 }
 
 /// What it means that the engine cannot go on.
-fn broken(folder: &Path, error: Error) -> Failure {
+pub(crate) fn broken(folder: &Path, error: Error) -> Failure {
     let project = Project {
         folder: folder.to_owned(),
     };

@@ -18,8 +18,6 @@ const TAIL: f64 = 0.05;
 /// Groups that are held at a time.
 const MOST_GROUPS: usize = 500_000;
 
-use crate::moment::brief;
-
 /// What is needed to tell what the scheduler thinks.
 pub(crate) struct View {
     now: Moment,
@@ -45,6 +43,7 @@ pub(crate) struct RatePerDay {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen<'a> {
     pub(crate) group: GroupId,
+    pub(crate) weight: f32,
     pub(crate) role: Role,
     pub(crate) state: State,
     pub(crate) history: &'a History,
@@ -54,6 +53,7 @@ impl<'a> From<&'a Brief> for Seen<'a> {
     fn from(brief: &'a Brief) -> Self {
         Self {
             group: brief.group,
+            weight: brief.weight,
             role: brief.role,
             state: brief.state,
             history: &brief.history,
@@ -65,15 +65,13 @@ impl<'a> From<&'a Kept> for Seen<'a> {
     fn from(kept: &'a Kept) -> Self {
         Self {
             group: kept.element.group,
+            weight: kept.element.weight,
             role: kept.element.role,
             state: kept.state,
             history: &kept.history,
         }
     }
 }
-
-/// Groups that are held at a time.
-const MOST_GROUPS: usize = 200_000;
 
 impl View {
     /// Reads what the scheduler has written down of all together.

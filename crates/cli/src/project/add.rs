@@ -353,10 +353,6 @@ impl Row {
         line("elements", found.n_elements.map(|n| count(n as usize)));
         line("robots.txt", found.robots.map(str::to_owned));
         line("crawl-delay", found.crawl_delay_seconds.map(brief));
-        line(
-            "error",
-            found.error.as_deref().map(|text| shorten_to(text, 300)),
-        );
         line("validators", some(&found.validators));
         line("hints", some(&found.hints));
         line(

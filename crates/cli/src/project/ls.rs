@@ -8,6 +8,7 @@ use super::{NOT_IN_STORE, Project, kind_name, source_named, sources};
 use crate::args::SettingFlags;
 use crate::args::project::{Ls, StateName};
 use crate::columns::{Columns, Side};
+use crate::config::Config;
 use crate::failure::Outcome;
 use crate::json::{Lines, print_json};
 use crate::moment::{self, relative};
@@ -23,7 +24,7 @@ pub(crate) fn run(args: &Ls, project: &Project, talk: Talk) -> Outcome<()> {
     let store = project.read()?;
     let mut sources = sources(project, &*store, &config)?;
     if args.elements {
-        return list_elements(args, project, &*store, &sources, talk);
+        return list_elements(args, project, &config, &*store, &sources, talk);
     }
     if let Some(name) = &args.source {
         let id = source_named(&sources, name)?.id;
@@ -125,6 +126,7 @@ fn list_sources(sources: &[Source], limit: usize, talk: Talk) -> Outcome<()> {
 fn list_elements(
     args: &Ls,
     project: &Project,
+    config: &Config,
     store: &dyn Store,
     sources: &[Source],
     talk: Talk,

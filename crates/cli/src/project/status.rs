@@ -132,7 +132,7 @@ fn gather<'a>(
 ) -> Outcome<Document<'a>> {
     let refuse = |error| project.refuse(&error);
     let audits = audits(args, store, now).map_err(refuse)??;
-    let scanned = Scanned::new(store, sources, now).map_err(refuse)?;
+    let scanned = Scanned::new(store, config, sources, now).map_err(refuse)?;
 
     let total = |of: fn(&Totals) -> u64| sources.iter().map(|source| of(&source.totals)).sum();
     let mut all = Sums::default();
@@ -320,6 +320,7 @@ struct Scanned {
 impl Scanned {
     fn new(
         store: &dyn Store,
+        config: &Config,
         sources: &[Source],
         now: Moment,
     ) -> Result<Self, springtide_store::Error> {
