@@ -18,6 +18,9 @@ const TAIL: f64 = 0.05;
 /// Groups that are held at a time.
 const MOST_GROUPS: usize = 500_000;
 
+/// Groups in a circle are damage, and no reason to go round.
+const DEEPEST: usize = 100;
+
 /// What is needed to tell what the scheduler thinks.
 pub(crate) struct View {
     now: Moment,
@@ -168,20 +171,18 @@ impl View {
         synced_at: Moment,
     ) -> Option<Recollection> {
         let depth = Recollection::depth(memory)?;
-        // Outermost first.
+        // Those of which anything is remembered, outermost first.
         let mut path = Vec::new();
         let mut next = Some(group);
-        while let Some((id, place)) = next.and_then(|id| Some((id, self.groups.get(&id)?))) {
-            path.push(id);
-            next = place.parent;
-            // Groups in a circle are damage, and no reason to go round.
-            if path.len() > 100 {
+        for _ in 0..DEEPEST {
+            let Some(place) = next.and_then(|id| self.groups.get(&id)) else {
                 break;
-            }
+            };
+            path.extend(place.memory.as_deref());
+            next = place.parent;
         }
-        let at = path.len().checked_sub(depth).filter(|_| depth > 0);
-        let usual = at.and_then(|at| path.get(at));
-        let usual = usual.and_then(|id| self.groups.get(id)?.memory.as_deref());
+        path.reverse();
+        let usual = depth.checked_sub(1).and_then(|at| path.get(at).copied());
         let (polled, now) = (clock::time(synced_at), clock::time(self.now));
         Recollection::new(memory, usual, polled, now)
     }

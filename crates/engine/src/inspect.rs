@@ -1,11 +1,12 @@
 //! What there is at an address, before it becomes a source.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
-use springtide_store::{Fact, Robots, RobotsAnswer, SourceKind, Store};
+use springtide_store::{Fact, Robots, RobotsAnswer, SourceKind, Sqlite, Store};
 use url::Url;
 
 use crate::fetch::{
@@ -67,24 +68,29 @@ const MOST_REDIRECTS: usize = 10;
 /// # Errors
 /// If the store or the client cannot be used.
 pub async fn inspect(
-    store: &mut dyn Store,
+    folder: &Path,
     settings: &Settings,
     url: &Url,
     as_site: bool,
 ) -> Result<Result<Inspection, FetchFailure>, Error> {
+    let mut store = Sqlite::create_or_open(folder.join(".springtide"))?;
     let mut hosts = Hosts::default();
     for host in store.hosts()? {
         hosts.recall(&host, clock::now());
     }
     let mut visit = Visit {
-        places: Places::read(store)?,
+        places: Places::read(&store)?,
         client: Client::new(&settings.http)?,
         hosts,
         settings,
         rng: Pcg64::seed_from_u64(clock::now().0.unsigned_abs()),
-        store,
+        store: &mut store,
     };
-    visit.look(url, as_site).await
+    let found = visit.look(url, as_site).await;
+    let closed = store.close();
+    let found = found?;
+    closed?;
+    Ok(found)
 }
 
 struct Visit<'a> {
@@ -93,7 +99,7 @@ struct Visit<'a> {
     hosts: Hosts,
     settings: &'a Settings,
     rng: Pcg64,
-    store: &'a mut dyn Store,
+    store: &'a mut Sqlite,
 }
 
 impl Visit<'_> {

@@ -138,9 +138,10 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 /// Lookups at a time. Each holds a thread until the system's resolver gives up,
-/// which may take minutes; more of them would starve everything else that waits
-/// for a thread.
-const MAX_LOOKUPS: usize = 32;
+/// which may take half a minute; more of them would starve everything else that
+/// waits for one of tokio's 512, fewer would let a slow name server hold up all
+/// others.
+const MAX_LOOKUPS: usize = 256;
 
 /// Resolves names by the system's resolver and leaves out addresses where we may
 /// not connect.

@@ -1,9 +1,10 @@
 //! One request to one address.
 
+use std::collections::HashMap;
 use std::error::Error as _;
 use std::io;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -14,7 +15,7 @@ use url::Url;
 
 use super::decode::{DecodeError, Decoder};
 use super::guard::{Guard, Refused, Resolver, refused};
-use super::locator::MAX_URL;
+use super::locator::{MAX_URL, origin};
 use super::{FailureKind, FetchFailure};
 use crate::settings::HttpSettings;
 
@@ -30,6 +31,11 @@ const MAX_HEADERS: u32 = 64 * 1024;
 /// or so in any case.
 const MAX_IDLE_PER_HOST: usize = 4;
 const IDLE_FOR: Duration = Duration::from_secs(60);
+
+/// Origins to which connections are kept open. A process often may have no more than
+/// 1,024 files, and once it has, no host can be reached; beyond these, each request has
+/// a connection of its own.
+const MAX_KEPT: usize = 128;
 
 /// Validators and content types that are longer, in bytes, are not taken: they have
 /// to be kept and sent back.
@@ -68,10 +74,14 @@ pub enum Error {
     Client(#[source] reqwest::Error),
 }
 
-/// Makes requests, over connections that it keeps.
+/// Makes requests, over connections that it keeps. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Client {
-    client: reqwest::Client,
+    /// Keeps connections.
+    keeping: reqwest::Client,
+    /// Closes them.
+    closing: reqwest::Client,
+    kept: Arc<Mutex<Kept>>,
     guard: Guard,
     limits: Timeouts,
     large: Arc<Semaphore>,
@@ -84,6 +94,28 @@ const LARGE: usize = 512 << 10;
 const MOST_LARGE: usize = 12;
 /// Bytes that are decoded at a time: a bomb makes a thousand times as many of them.
 const SLICE: usize = 1 << 10;
+
+/// The origins to which connections are kept open, and when each was last asked.
+#[derive(Debug, Default)]
+struct Kept {
+    asked_at: HashMap<String, Instant>,
+}
+
+impl Kept {
+    /// Whether a connection to this origin, which is asked now, is to be kept.
+    fn keeps(&mut self, origin: String, now: Instant) -> bool {
+        if self.asked_at.len() >= MAX_KEPT && !self.asked_at.contains_key(&origin) {
+            // By now their connections are closed.
+            self.asked_at
+                .retain(|_, asked_at| now.duration_since(*asked_at) < IDLE_FOR);
+            if self.asked_at.len() >= MAX_KEPT {
+                return false;
+            }
+        }
+        self.asked_at.insert(origin, now);
+        true
+    }
+}
 
 /// How long each part of a request may take.
 #[derive(Debug, Clone, Copy)]
@@ -120,7 +152,8 @@ pub struct Ask<'a> {
     pub etag: Option<&'a str>,
     /// Validators of the copy, if an answer is wanted only if it has changed.
     pub last_modified: Option<&'a str>,
-    /// More headers. Those that have no legal spelling are left out.
+    /// More headers. Those that have no legal spelling are left out. They may hold keys,
+    /// and are not for another origin that a redirect leads to.
     pub headers: &'a [(String, String)],
     /// What to send; nothing asks by GET, anything by POST.
     pub body: Option<&'a [u8]>,
@@ -204,26 +237,39 @@ impl Client {
     /// # Errors
     /// If the contact cannot be sent, or connections cannot be made at all.
     pub fn new(settings: &HttpSettings) -> Result<Self, Error> {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+        Self::trusting(roots, settings)
+    }
+
+    fn trusting(roots: rustls::RootCertStore, settings: &HttpSettings) -> Result<Self, Error> {
         let guard = Guard::new(settings.allow_private.clone());
         let limits = Timeouts::new(settings.timeout);
-        let client = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls()?)
-            .user_agent(user_agent(settings.contact.as_deref())?)
-            .dns_resolver(Resolver::new(guard.clone()))
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            // Every request is counted; none is made behind our back.
-            .retry(reqwest::retry::never())
-            .referer(false)
-            .connect_timeout(limits.connect)
-            .pool_max_idle_per_host(MAX_IDLE_PER_HOST)
-            .pool_idle_timeout(IDLE_FOR)
-            .http2_max_header_list_size(MAX_HEADERS)
-            .tcp_nodelay(true)
-            .build()
-            .map_err(Error::Client)?;
+        let tls = tls(roots)?;
+        let agent = user_agent(settings.contact.as_deref())?;
+        let resolver = Arc::new(Resolver::new(guard.clone()));
+        let client = |max_idle_per_host| {
+            reqwest::Client::builder()
+                .tls_backend_preconfigured(tls.clone())
+                .user_agent(agent.clone())
+                .dns_resolver(resolver.clone())
+                .no_proxy()
+                .redirect(reqwest::redirect::Policy::none())
+                // Every request is counted; none is made behind our back.
+                .retry(reqwest::retry::never())
+                .referer(false)
+                .connect_timeout(limits.connect)
+                .pool_max_idle_per_host(max_idle_per_host)
+                .pool_idle_timeout(IDLE_FOR)
+                .http2_max_header_list_size(MAX_HEADERS)
+                .tcp_nodelay(true)
+                .build()
+                .map_err(Error::Client)
+        };
         Ok(Self {
-            client,
+            keeping: client(MAX_IDLE_PER_HOST)?,
+            closing: client(0)?,
+            kept: Arc::default(),
             guard,
             limits,
             large: Arc::new(Semaphore::new(MOST_LARGE)),
@@ -258,8 +304,17 @@ impl Client {
         } else {
             Method::GET
         };
-        let mut request = self
-            .client
+        let is_kept = self
+            .kept
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .keeps(origin(ask.url), Instant::now());
+        let client = if is_kept {
+            &self.keeping
+        } else {
+            &self.closing
+        };
+        let mut request = client
             .request(method, ask.url.clone())
             .headers(headers(ask));
         if let Some(body) = ask.body {
@@ -277,6 +332,12 @@ impl Client {
             }
         };
         let answered_at = SystemTime::now();
+        if let Some(nonsense) = nonsense(response.status().as_u16(), ask) {
+            return Err(FetchFailure::new(
+                FailureKind::Answer,
+                format!("{host} {nonsense}"),
+            ));
+        }
         let mut answer = Answer {
             status: response.status().as_u16(),
             etag: text(response.headers(), &header::ETAG, MAX_VALIDATOR),
@@ -392,10 +453,8 @@ fn compact(mut body: Vec<u8>) -> Bytes {
     Bytes::from(body)
 }
 
-fn tls() -> Result<rustls::ClientConfig, Error> {
-    let mut roots = rustls::RootCertStore::empty();
-    roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+fn tls(roots: rustls::RootCertStore) -> Result<rustls::ClientConfig, Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
@@ -444,6 +503,18 @@ fn headers(ask: &Ask<'_>) -> HeaderMap {
         }
     }
     headers
+}
+
+/// What is wrong with a status that nothing in the request called for.
+fn nonsense(status: u16, ask: &Ask<'_>) -> Option<&'static str> {
+    match status {
+        101 => Some("wants to go on in another protocol"),
+        206 => Some("sent a part, and all was asked for"),
+        304 if ask.etag.is_none() && ask.last_modified.is_none() => {
+            Some("says that nothing has changed, and was not asked that")
+        }
+        _ => None,
+    }
 }
 
 /// A header that is readable and not too long.
@@ -561,6 +632,11 @@ fn failure(error: &reqwest::Error, host: &str, limits: &Timeouts) -> FetchFailur
             found = from_io(io, host).or(found);
         } else if let Some(hyper) = cause.downcast_ref::<hyper::Error>() {
             found = from_hyper(hyper, host).or(found);
+        } else if let Some(h2) = cause.downcast_ref::<h2::Error>()
+            && h2.is_remote()
+            && (h2.is_reset() || h2.is_go_away())
+        {
+            found = Some(broken_off(host));
         }
     }
     if error.is_timeout() {
@@ -604,25 +680,26 @@ fn failure(error: &reqwest::Error, host: &str, limits: &Timeouts) -> FetchFailur
     FetchFailure::new(kind, message)
 }
 
+fn broken_off(host: &str) -> (FailureKind, String) {
+    (
+        FailureKind::Reset,
+        format!("{host} closed the connection before the answer was whole"),
+    )
+}
+
 fn from_io(error: &io::Error, host: &str) -> Option<(FailureKind, String)> {
     match error.kind() {
         io::ErrorKind::ConnectionReset
         | io::ErrorKind::ConnectionAborted
         | io::ErrorKind::BrokenPipe
-        | io::ErrorKind::UnexpectedEof => Some((
-            FailureKind::Reset,
-            format!("{host} closed the connection before the answer was whole"),
-        )),
+        | io::ErrorKind::UnexpectedEof => Some(broken_off(host)),
         _ => None,
     }
 }
 
 fn from_hyper(error: &hyper::Error, host: &str) -> Option<(FailureKind, String)> {
     if error.is_incomplete_message() {
-        Some((
-            FailureKind::Reset,
-            format!("{host} closed the connection before the answer was whole"),
-        ))
+        Some(broken_off(host))
     } else if error.to_string().contains("too large") {
         // hyper has a method for this, but only where it is built as a server.
         Some((
@@ -657,4 +734,171 @@ fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn std::error::Erro
             _ => cause.source(),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use tokio::net::TcpListener;
+    use tokio_rustls::TlsAcceptor;
+
+    use super::*;
+    use crate::settings::AllowPrivate;
+
+    /// A certificate for `localhost`, signed by itself, and its key, which protects
+    /// nothing.
+    const CERTIFICATE: &[u8] = include_bytes!("../../tests/localhost/certificate.der");
+    const KEY: &[u8] = include_bytes!("../../tests/localhost/key.der");
+
+    /// A server at `localhost` that speaks HTTP/2 only; a client that trusts it; and its
+    /// address.
+    async fn secure() -> (Client, Url) {
+        let certificate = CertificateDer::from(CERTIFICATE);
+        let key = PrivateKeyDer::try_from(KEY).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.clone()], key)
+            .unwrap();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let acceptor = acceptor.clone();
+                tokio::spawn(async move {
+                    if let Ok(stream) = acceptor.accept(stream).await {
+                        // A client that breaks off is what some of the tests are about.
+                        let _ = serve_h2(stream).await;
+                    }
+                });
+            }
+        });
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(certificate).unwrap();
+        let client = Client::trusting(roots, &settings()).unwrap();
+        let url = Url::parse(&format!("https://localhost:{port}/")).unwrap();
+        (client, url)
+    }
+
+    fn settings() -> HttpSettings {
+        HttpSettings {
+            contact: None,
+            timeout: Duration::from_secs(10),
+            max_body: 1_000_000,
+            allow_private: AllowPrivate::All,
+        }
+    }
+
+    async fn serve_h2(
+        stream: tokio_rustls::server::TlsStream<tokio::net::TcpStream>,
+    ) -> Result<(), h2::Error> {
+        let mut connection = h2::server::handshake(stream).await?;
+        while let Some(request) = connection.accept().await {
+            let (request, mut respond) = request?;
+            let mut response = reqwest::header::HeaderMap::new();
+            let path = request.uri().path().to_owned();
+            if path == "/headers" {
+                for n in 0..100 {
+                    let name = HeaderName::try_from(format!("x-{n}")).unwrap();
+                    response.insert(name, HeaderValue::from_str(&"y".repeat(5_000)).unwrap());
+                }
+            }
+            let mut answer = http::Response::new(());
+            *answer.headers_mut() = response;
+            let mut body = respond.send_response(answer, false)?;
+            match path.as_str() {
+                "/reset" => body.send_reset(h2::Reason::INTERNAL_ERROR),
+                "/endless" => {
+                    tokio::spawn(async move {
+                        loop {
+                            body.reserve_capacity(10_000);
+                            let has_room =
+                                std::future::poll_fn(|context| body.poll_capacity(context)).await;
+                            let Some(Ok(room)) = has_room else { return };
+                            if body.send_data(vec![b'x'; room].into(), false).is_err() {
+                                return;
+                            }
+                        }
+                    });
+                }
+                _ => body.send_data(Bytes::from_static(b"hello"), true)?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn ask(client: &Client, url: &Url, path: &str) -> Result<Answer, FetchFailure> {
+        let url = url.join(path).unwrap();
+        client.hop(&Ask::new(&url, 1_000_000)).await
+    }
+
+    #[test]
+    fn connections_are_kept_to_so_many_origins_and_to_those_asked_lately() {
+        let mut kept = Kept::default();
+        let start = Instant::now();
+        for n in 0..MAX_KEPT {
+            assert!(kept.keeps(n.to_string(), start));
+        }
+        assert!(!kept.keeps("one more".to_owned(), start));
+        assert!(kept.keeps("0".to_owned(), start + IDLE_FOR / 2));
+        assert!(kept.keeps("one more".to_owned(), start + IDLE_FOR));
+        assert_eq!(kept.asked_at.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn connections_that_are_not_kept_are_closed() {
+        let origin = crate::origin::Origin::start(Default::default()).unwrap();
+        let url = Url::parse(&origin.url("/")).unwrap();
+        let client = Client::new(&settings()).unwrap();
+        let client = Client {
+            keeping: client.closing.clone(),
+            ..client
+        };
+        for _ in 0..3 {
+            assert_eq!(ask(&client, &url, "/").await.unwrap().status, 200);
+        }
+        assert_eq!(origin.n_connections(), 3);
+    }
+
+    #[tokio::test]
+    async fn http_2_is_spoken_over_a_secure_connection() {
+        let (client, url) = secure().await;
+        let answer = ask(&client, &url, "/").await.unwrap();
+        assert_eq!((answer.status, &answer.body[..]), (200, &b"hello"[..]));
+    }
+
+    #[tokio::test]
+    async fn a_certificate_of_nobody_we_trust_is_a_failure_of_tls() {
+        let (_, url) = secure().await;
+        let client = Client::new(&settings()).unwrap();
+        let failure = ask(&client, &url, "/").await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
+    }
+
+    #[tokio::test]
+    async fn a_certificate_for_another_name_is_a_failure_of_tls() {
+        let (client, mut url) = secure().await;
+        url.set_host(Some("127.0.0.1")).unwrap();
+        let failure = ask(&client, &url, "/").await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
+    }
+
+    #[tokio::test]
+    async fn bad_answers_over_http_2_are_failures_too() {
+        let (client, url) = secure().await;
+        for (path, kind) in [
+            ("/headers", FailureKind::Protocol),
+            ("/reset", FailureKind::Reset),
+            ("/endless", FailureKind::TooLarge),
+        ] {
+            let failure = ask(&client, &url, path).await.unwrap_err();
+            assert_eq!(failure.kind, kind, "{path}: {failure}");
+        }
+        assert!(ask(&client, &url, "/").await.is_ok());
+    }
 }

@@ -131,11 +131,17 @@ pub enum Step {
 
 /// What a hop that asked `url` for a robots.txt led to, after so many redirects.
 ///
-/// A status of 4xx means that there are no rules. 429 is the exception, as it is for
-/// others: a server that has had enough of us has not said that we may go on.
+/// A status of 4xx means that there are no rules, and so does a redirect that leads
+/// nowhere. 429 is the exception, as it is for others: a server that has had enough of
+/// us has not said that we may go on.
 pub fn read(url: &Url, hop: &Result<Answer, FetchFailure>, n_redirects: usize) -> Step {
     let answer = match hop {
         Ok(answer) => answer,
+        // It leads to where nothing is ever asked.
+        Err(FetchFailure {
+            kind: FailureKind::Url | FailureKind::Address,
+            ..
+        }) => return Step::Done(RobotsAnswer::None),
         Err(_) => return Step::Done(RobotsAnswer::Unreachable),
     };
     Step::Done(match answer.status {
@@ -144,11 +150,7 @@ pub fn read(url: &Url, hop: &Result<Answer, FetchFailure>, n_redirects: usize) -
             Some(_) if n_redirects >= MAX_REDIRECTS => RobotsAnswer::None,
             Some(location) => match locator::resolve(url, location) {
                 Ok(next) => return Step::Follow(next),
-                Err(FetchFailure {
-                    kind: FailureKind::Url,
-                    ..
-                }) => RobotsAnswer::None,
-                Err(_) => RobotsAnswer::Unreachable,
+                Err(_) => RobotsAnswer::None,
             },
             None => RobotsAnswer::Unreachable,
         },

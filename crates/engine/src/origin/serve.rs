@@ -56,6 +56,10 @@ pub(super) async fn serve(mut stream: TcpStream, shared: Arc<Shared>) -> io::Res
             Behaviour::Usual | Behaviour::Call(_) => {
                 let answer = usual(&shared, &request, ending);
                 let number = shared.log(request, answer.status);
+                let latency = shared.site.settings().latency;
+                if !latency.is_zero() {
+                    tokio::time::sleep(latency).await;
+                }
                 let sent = if is_head {
                     &answer.bytes[..answer.n_head]
                 } else {

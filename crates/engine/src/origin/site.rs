@@ -30,6 +30,8 @@ pub struct SiteSettings {
     pub has_volatile_parts: bool,
     /// Whether the sitemap says when pages last changed.
     pub has_lastmod: bool,
+    /// How long every answer takes.
+    pub latency: Duration,
     /// Its robots.txt; without one, it has none.
     pub robots: Option<String>,
     /// Whether bodies are compressed for those who accept it.
@@ -49,6 +51,7 @@ impl Default for SiteSettings {
             validators: Validators::Etag,
             has_volatile_parts: false,
             has_lastmod: false,
+            latency: Duration::ZERO,
             robots: None,
             is_gzipped: false,
             is_chunked: false,
@@ -349,7 +352,8 @@ const PER_SITEMAP: usize = 50_000;
 const PARAGRAPH: usize = 300;
 
 fn rate_per_second(settings: &SiteSettings, page: usize) -> f64 {
-    settings.rates[page].as_per_day() / 86_400.0 * settings.time_scale
+    // `max` also turns a scale that is not a number into a site that stands still.
+    (settings.rates[page].as_per_day() / 86_400.0 * settings.time_scale).max(0.0)
 }
 
 fn title(page: usize) -> String {

@@ -1,7 +1,8 @@
 //! Where we may connect, and the ways round it that have been tried.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use proptest::prelude::*;
 use springtide_engine::fetch::guard::{Guard, is_public};
 use springtide_engine::fetch::{Ask, Client, FailureKind};
 use springtide_engine::origin::{Origin, SiteSettings};
@@ -108,6 +109,28 @@ fn addresses_of_the_internet_are_public() {
         let address: IpAddr = address.parse().unwrap();
         assert!(is_public(address), "{address}");
         assert!(guard().is_allowed(address), "{address}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn an_address_in_another_is_judged_as_itself(bits in any::<u32>()) {
+        let address = Ipv4Addr::from(bits);
+        let [a, b, c, d] = address.octets();
+        let (high, low) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+        let mapped = Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, high, low);
+        let nat64 = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, high, low);
+        let expected = is_public(address.into());
+        prop_assert_eq!(is_public(mapped.into()), expected);
+        prop_assert_eq!(is_public(nat64.into()), expected);
+        prop_assert!(!is_public(Ipv6Addr::new(0x2002, high, low, 0, 0, 0, 0, 1).into()));
+        prop_assert!(!is_public(Ipv6Addr::new(0, 0, 0, 0, 0, 0, high, low).into()));
+        for url in [format!("http://{bits}/"), format!("http://{bits:#x}/"), format!("http://{a:#o}.{b}.{c}.{d}/").replace("0o", "0")] {
+            let url = Url::parse(&url).unwrap();
+            prop_assert_eq!(guard().check(&url).is_ok(), expected, "{}", url);
+        }
     }
 }
 

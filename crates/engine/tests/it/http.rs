@@ -208,6 +208,25 @@ async fn what_is_sent_is_what_was_asked() {
 }
 
 #[tokio::test]
+async fn every_address_that_is_one_can_be_asked() {
+    let origin = origin(SiteSettings::default());
+    let client = Client::new(&settings()).unwrap();
+    for path in [
+        "/a b/é/%zz%/%00/[x]/{y}/|/^/`/~/!$&'()*+,;=:@",
+        "/?q=a b&r={x}|y^z`\"<>'[]\\é%",
+        "//double//slash",
+        "/../../up",
+        "/;params?x?y??",
+        "/?",
+    ] {
+        let url = url(&origin, path);
+        client.hop(&Ask::new(&url, MAX_BODY)).await.unwrap();
+        let asked = origin.requests().pop().unwrap().path;
+        assert_eq!(asked, &url[url::Position::BeforePath..], "{path}");
+    }
+}
+
+#[tokio::test]
 async fn nobody_there_is_a_failure_to_connect() {
     let origin = origin(SiteSettings::default());
     let url = url(&origin, "/");
