@@ -75,7 +75,7 @@ pub(crate) fn inspect(
         crawl_delay_seconds: found.crawl_delay.map(|delay| delay.as_secs_f64()),
         validators: validators.into_iter().flatten().collect(),
         hints: some(found.has_hints, "lastmod").into_iter().collect(),
-        first_pass_seconds: is_seen.then(|| found.first_pass.as_secs_f64()),
+        first_pass_seconds: is_seen.then_some(found.first_pass.as_secs_f64()),
     })
 }
 

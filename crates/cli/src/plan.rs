@@ -386,8 +386,10 @@ fn days(days: f64) -> String {
         format!("{} days", significant(days))
     } else if days * 24.0 >= 1.0 {
         format!("{} hours", significant(days * 24.0))
-    } else {
+    } else if days * 1440.0 >= 1.0 {
         format!("{} minutes", significant(days * 1440.0))
+    } else {
+        format!("{} seconds", significant(days * 86_400.0))
     }
 }
 
@@ -498,5 +500,6 @@ mod tests {
         assert_eq!(days(0.5), "12 hours");
         assert_eq!(days(3.0), "3 days");
         assert_eq!(days(0.01), "14.4 minutes");
+        assert_eq!(days(1e-4), "8.64 seconds");
     }
 }

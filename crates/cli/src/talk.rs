@@ -105,6 +105,12 @@ pub(crate) fn count(n: usize) -> String {
     text
 }
 
+/// A count of things, one or many.
+pub(crate) fn plural(n: u64, thing: &str) -> String {
+    let s = if n == 1 { "" } else { "s" };
+    format!("{} {thing}{s}", count(n as usize))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,12 +1,13 @@
 //! What the scheduler thinks of an element, told from what it has written down: beside a
 //! `run`, or without one.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use springtide_engine::clock;
 use springtide_engine::settings::{PolicyName, Settings};
 use springtide_policy::schedule::{Choice, ElementMemory, Reason, Recollection, Scheduler, Terms};
-use springtide_policy::{Budget, Elements, Groups, Present};
+use springtide_policy::{Budget, Elements, Gamma, Groups, Present};
 use springtide_store::{Brief, Error, GroupId, History, Kept, Moment, Role, State, Store};
 
 use crate::moment::brief;
@@ -126,17 +127,17 @@ impl View {
         let nothing = Told::default();
         match seen.state {
             State::New => {
-                let reason = Some("never polled; the first pass comes to it".to_owned());
+                let reason = Some("never polled; the first pass comes to it".into());
                 return Told { reason, ..nothing };
             }
             State::Gone => {
-                let reason = Some("gone; looked at again from time to time".to_owned());
+                let reason = Some("gone; looked at again from time to time".into());
                 return Told { reason, ..nothing };
             }
             State::Blocked => {
                 let reason =
                     "we are asked to keep away; robots.txt is read again from time to time";
-                let reason = Some(reason.to_owned());
+                let reason = Some(reason.into());
                 return Told { reason, ..nothing };
             }
             State::Ok | State::Failing => {}
@@ -144,7 +145,7 @@ impl View {
         let history = seen.history;
         let Some(synced_at) = history.synced_at else {
             let reason = (seen.state == State::Failing)
-                .then(|| "never answered; tried again from time to time".to_owned());
+                .then(|| "never answered; tried again from time to time".into());
             return Told { reason, ..nothing };
         };
         let Some(told) = self.recollect(&history.memory, seen.group, synced_at) else {
@@ -152,17 +153,12 @@ impl View {
         };
         let due_in = told.due_in.as_days();
         let elapsed = clock::time(self.now).since(clock::time(synced_at));
-        let rate = RatePerDay {
-            estimate: told.belief.mean(),
-            low: told.belief.quantile(TAIL),
-            high: told.belief.quantile(1.0 - TAIL),
-        };
         Told {
-            rate: Some(rate),
+            belief: Some(told.belief),
             frequency: (due_in > 0.0 && due_in.is_finite()).then(|| 1.0 / due_in),
             due_at: (due_in * MS_PER_DAY < i64::MAX as f64 / 4.0)
                 .then(|| Moment(synced_at.0.saturating_add((due_in * MS_PER_DAY) as i64))),
-            reason: Some(words(told.reason, rate.estimate, seen.state)),
+            reason: Some(words(told.reason, told.belief.mean(), seen.state)),
             freshness: Some(told.freshness(elapsed)),
             age_seconds: Some(told.age(elapsed).as_days() * 86_400.0),
         }
@@ -195,28 +191,45 @@ impl View {
 /// What can be told of an element; nothing where nothing is known.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Told {
-    pub(crate) rate: Option<RatePerDay>,
+    /// What is believed of its rate.
+    pub(crate) belief: Option<Gamma>,
     /// How often it is polled, per day.
     pub(crate) frequency: Option<f64>,
     pub(crate) due_at: Option<Moment>,
     /// Why it is polled then, in plain words.
-    pub(crate) reason: Option<String>,
+    pub(crate) reason: Option<Cow<'static, str>>,
     /// The chance that its copy is fresh.
     pub(crate) freshness: Option<f64>,
     /// How old its copy is expected to be.
     pub(crate) age_seconds: Option<f64>,
 }
 
-fn words(reason: Reason, per_day: f64, state: State) -> String {
-    let every = brief(86_400.0 / per_day);
-    match reason {
-        _ if state == State::Failing => "the last poll failed; tried again then".to_owned(),
-        Reason::Worth => format!("changes about every {every}; then a poll is worth its price"),
-        Reason::Look => {
-            format!("changes about every {every}; not worth a poll before it is looked at then")
+impl RatePerDay {
+    /// Quantiles take their time, so they are found only for those who see them.
+    pub(crate) fn new(belief: Gamma) -> Self {
+        Self {
+            estimate: belief.mean(),
+            low: belief.quantile(TAIL),
+            high: belief.quantile(1.0 - TAIL),
         }
-        Reason::Sample => "polled early, to learn how often it changes".to_owned(),
-        Reason::Retry => "the last poll failed; tried again then".to_owned(),
+    }
+}
+
+fn words(reason: Reason, per_day: f64, state: State) -> Cow<'static, str> {
+    let every = || brief(86_400.0 / per_day);
+    match reason {
+        _ if state == State::Failing => "the last poll failed; tried again then".into(),
+        Reason::Worth => {
+            let every = every();
+            format!("changes about every {every}; then a poll is worth its price").into()
+        }
+        Reason::Look => {
+            let every = every();
+            format!("changes about every {every}; then it is looked at whether a poll is worth its price")
+                .into()
+        }
+        Reason::Sample => "polled early, to learn how often it changes".into(),
+        Reason::Retry => "the last poll failed; tried again then".into(),
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn run(
         Some(project) => Some(project),
         None if args.dry_run => None,
         None => {
-            let folder = named.unwrap_or(Path::new("."));
+            let folder = named.unwrap_or_else(|| Path::new("."));
             let budget = args.budget.map(|budget| per_day_text(budget.0));
             let made = init::make(folder, budget.as_deref(), unfinished)?;
             talk.say(format!("made {}", folder.join(config::FILE).display()));
@@ -52,14 +52,14 @@ pub(crate) fn run(
     };
     let folder = project
         .as_ref()
-        .map_or(Path::new("."), |project| &project.folder);
+        .map_or_else(|| Path::new("."), |project| &project.folder);
     // Looking at an address leaves a trace, so that it is polite; of a dry run in no
     // project it is forgotten.
     let nowhere = tempfile::tempdir()
         .map_err(|error| Failure::failed("cannot make a temporary folder").cause(error))?;
     let trace = project
         .as_ref()
-        .map_or(nowhere.path(), |project| &project.folder);
+        .map_or_else(|| nowhere.path(), |project| &project.folder);
     if args.dry_run {
         // What is there already need not be taken in again to say what is new.
         config.settings.sources.clear();

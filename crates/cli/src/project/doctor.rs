@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Doctor, project: &Project, talk: Talk) -> Outcome<()> {
                 talk.say("there is no store yet; the first `springtide run` makes one");
                 None
             }
-            Err(error @ Error::Damaged(_)) => {
+            Err(error @ (Error::Damaged(_) | Error::Database(_))) => {
                 findings.problems.push(super::causes(&error));
                 None
             }
@@ -59,7 +59,9 @@ pub(crate) fn run(args: &Doctor, project: &Project, talk: Talk) -> Outcome<()> {
                 .map_err(|error| project.refuse(&error))?;
             findings.backed_up = Some(path.display().to_string());
         }
-        examine(project, &mut store, args, &mut findings, talk)?;
+        if let Err(failure) = examine(project, &mut store, args, &mut findings, talk) {
+            findings.problems.push(one_line(&failure));
+        }
     }
     findings.sound = findings.problems.is_empty();
     report(args, &findings, talk)

@@ -17,7 +17,7 @@ use crate::failure::{Failure, Outcome};
 use crate::json::print_json;
 use crate::moment::{self, rfc3339};
 use crate::table::{Cells, Holds, Output, Texts, Unfinished, WholeFile, unwritable};
-use crate::talk::{Talk, count};
+use crate::talk::{Talk, count, plural};
 use crate::view::View;
 
 pub(crate) fn run(
@@ -74,8 +74,8 @@ pub(crate) fn run(
                 to: to.display().to_string(),
             });
         }
-        let n = count(n_elements as usize);
-        talk.say(format!("{n} elements are in {}", to.display()));
+        let n = plural(n_elements, "element");
+        talk.say(format!("wrote {n} to {}", to.display()));
     }
     if n_missing > 0 {
         let n = count(n_missing as usize);
@@ -247,7 +247,7 @@ fn cells(row: &Row<'_>) -> [String; 17] {
         when(row.polled_at),
         when(row.changed_at),
         when(row.due_at),
-        row.reason.clone().unwrap_or_default(),
+        row.reason.as_deref().unwrap_or_default().to_owned(),
         row.n_polls.to_string(),
         row.n_changes.to_string(),
         row.state.to_owned(),

@@ -15,7 +15,7 @@ use crate::config::{self, Config};
 use crate::failure::{Failure, Outcome};
 use crate::json::print_json;
 use crate::table::Unfinished;
-use crate::talk::{Talk, count};
+use crate::talk::{Talk, plural};
 
 pub(crate) fn run(
     args: &Import,
@@ -115,10 +115,11 @@ pub(crate) fn run(
             n_known: imported.n_known,
         });
     }
-    let (added, known) = (imported.n_added as usize, imported.n_known as usize);
-    talk.say(format!("{} elements are new in {name}", count(added)));
-    if known > 0 {
-        talk.say(format!("{} were there already", count(known)));
+    let added = plural(imported.n_added, "new element");
+    talk.say(format!("{added} in {name}"));
+    if imported.n_known > 0 {
+        let known = plural(imported.n_known, "line");
+        talk.say(format!("{known} with an address that was there already"));
     }
     Ok(())
 }

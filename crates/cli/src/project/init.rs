@@ -24,7 +24,11 @@ pub(crate) fn run(
         project: String,
         is_new: bool,
     }
-    let folder = args.folder.as_deref().or(named).unwrap_or(Path::new("."));
+    let folder = args
+        .folder
+        .as_deref()
+        .or(named)
+        .unwrap_or_else(|| Path::new("."));
     let is_new = !folder.join(FILE).exists();
     let budget = args.budget.map(|budget| per_day_text(budget.0));
     if !is_new && budget.is_some() {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use springtide_store::{Moment, Source, State, Store};
 
-use super::rows::{Enough, ErrorRow, Row, Rows, Wanted};
+use super::rows::{Counts, Enough, ErrorRow, Row, Rows, Wanted};
 use super::{NOT_IN_STORE, Project, kind_name, source_named, sources};
 use crate::args::SettingFlags;
 use crate::args::project::{Ls, StateName};
@@ -192,22 +192,13 @@ fn list_elements(
     }
     columns.print()?;
     if has_more {
-        let of = |source: &Source| {
-            let totals = source.totals;
-            match args.state {
-                None => totals.n_elements + totals.n_gone,
-                Some(StateName::New) => totals.n_new,
-                Some(StateName::Failing) => totals.n_failing,
-                Some(StateName::Blocked) => totals.n_blocked,
-                Some(StateName::Gone) => totals.n_gone,
-                Some(StateName::Ok) => totals
-                    .n_elements
-                    .saturating_sub(totals.n_new + totals.n_failing + totals.n_blocked),
-            }
+        let counts = match source {
+            Some(source) => Counts::of(std::iter::once(source)),
+            None => Counts::of(sources.iter()),
         };
-        let total: u64 = match source {
-            Some(source) => of(source),
-            None => sources.iter().map(of).sum(),
+        let total = match wanted.state {
+            Some(state) => counts.in_state(state),
+            None => counts.n_all(),
         };
         let more = count((total as usize).saturating_sub(n_shown).max(1));
         talk.say(format!("and {more} more; --limit N shows more, --json all"));
@@ -220,7 +211,7 @@ fn cells(row: &Row<'_>, now: Moment) -> Vec<String> {
     let when = |moment: Option<Moment>| or_none(moment.map(|moment| relative(moment, now)));
     let why = match (&row.error, &row.reason) {
         (Some(error), _) => format!("{}: {}", error.kind, error.message),
-        (None, Some(reason)) => reason.clone(),
+        (None, Some(reason)) => reason.to_string(),
         (None, None) => String::new(),
     };
     vec![
@@ -239,7 +230,7 @@ fn cells(row: &Row<'_>, now: Moment) -> Vec<String> {
 /// Three digits are enough to compare by.
 pub(crate) fn per_day(number: f64) -> String {
     match number {
-        n if n == 0.0 => "0".to_owned(),
+        0.0 => "0".to_owned(),
         n if n >= 100.0 => format!("{n:.0}"),
         n if n >= 10.0 => format!("{n:.1}"),
         n if n >= 1.0 => format!("{n:.2}"),

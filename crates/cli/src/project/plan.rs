@@ -1,7 +1,7 @@
 //! `springtide plan` without a table: the project's own plan, by what its polls have
 //! shown, and what other budgets would buy.
 
-use springtide_policy::{Caps, Objective, Rate, Weight};
+use springtide_policy::{Caps, Gamma, Objective, Rate, Weight};
 use springtide_store::{Brief, ElementId, Role, State};
 
 use super::Project;
@@ -52,7 +52,7 @@ pub(crate) fn run(
     let mut ids = Texts::default();
     let mut n_unknown = 0;
     for (id, brief) in &briefs {
-        let rate = view.of(Seen::from(brief)).rate.map(|rate| rate.estimate);
+        let rate = view.of(Seen::from(brief)).belief.map(Gamma::mean);
         let Some(Ok(rate)) = rate.map(Rate::per_day) else {
             n_unknown += 1;
             continue;

@@ -10,7 +10,7 @@ use crate::config::edit::Editor;
 use crate::failure::Outcome;
 use crate::json::print_json;
 use crate::table::Unfinished;
-use crate::talk::{Talk, count};
+use crate::talk::{Talk, plural};
 
 pub(crate) fn run(
     args: &Rm,
@@ -58,8 +58,8 @@ pub(crate) fn run(
         return print_json(&removed.collect::<Vec<_>>());
     }
     for source in &known {
-        let n = count(source.totals.n_elements as usize);
-        talk.say(format!("removed {} and its {n} elements", source.name));
+        let n = plural(source.totals.n_elements, "element");
+        talk.say(format!("removed {} with {n}", source.name));
     }
     if !known.is_empty() {
         talk.say("`springtide doctor --gc` frees the space of copies that nothing names any more");

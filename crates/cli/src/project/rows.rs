@@ -1,9 +1,12 @@
 //! Elements as programs see them: the rows of `ls --elements --json` and of `export`.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use serde::Serialize;
-use springtide_store::{ElementId, GroupId, Kept, Moment, Role, Source, SourceId, State, Store};
+use springtide_store::{
+    ElementId, GroupId, Kept, Moment, Role, Source, SourceId, State, Store, Totals,
+};
 
 use super::Project;
 use crate::failure::Outcome;
@@ -26,7 +29,7 @@ pub(crate) struct Row<'a> {
     pub(crate) changed_at: Option<Moment>,
     #[serde(serialize_with = "moment::serialize")]
     pub(crate) due_at: Option<Moment>,
-    pub(crate) reason: Option<String>,
+    pub(crate) reason: Option<Cow<'static, str>>,
     pub(crate) n_polls: u32,
     pub(crate) n_changes: u32,
     pub(crate) state: &'static str,
@@ -91,7 +94,47 @@ pub(crate) struct Rows<'a> {
     store: &'a dyn Store,
     sources: HashMap<SourceId, &'a str>,
     groups: HashMap<GroupId, (Option<GroupId>, String)>,
+    totals: Counts,
     view: View,
+}
+
+/// How many elements are in which state.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Counts {
+    totals: Totals,
+}
+
+impl Counts {
+    pub(crate) fn of<'a>(sources: impl Iterator<Item = &'a Source>) -> Self {
+        let mut sum = Totals::default();
+        for source in sources {
+            let totals = source.totals;
+            sum.n_elements += totals.n_elements;
+            sum.n_new += totals.n_new;
+            sum.n_failing += totals.n_failing;
+            sum.n_blocked += totals.n_blocked;
+            sum.n_gone += totals.n_gone;
+        }
+        Self { totals: sum }
+    }
+
+    pub(crate) fn n_all(&self) -> u64 {
+        self.totals.n_elements + self.totals.n_gone
+    }
+
+    pub(crate) fn in_state(&self, state: State) -> u64 {
+        let totals = self.totals;
+        match state {
+            State::New => totals.n_new,
+            State::Failing => totals.n_failing,
+            State::Blocked => totals.n_blocked,
+            State::Gone => totals.n_gone,
+            State::Ok => {
+                let rest = totals.n_new + totals.n_failing + totals.n_blocked;
+                totals.n_elements.saturating_sub(rest)
+            }
+        }
+    }
 }
 
 impl<'a> Rows<'a> {
@@ -101,8 +144,10 @@ impl<'a> Rows<'a> {
         sources: &'a [Source],
         view: View,
     ) -> Self {
+        let totals = Counts::of(sources.iter());
         let sources = sources.iter().map(|source| (source.id, &*source.name));
         Self {
+            totals,
             project,
             store,
             sources: sources.collect(),
@@ -118,6 +163,23 @@ impl<'a> Rows<'a> {
         wanted: Wanted,
         each: &mut dyn FnMut(&Kept, &Row<'_>) -> Outcome<Enough>,
     ) -> Outcome<()> {
+        if let Some(ids) = self.rare(wanted)? {
+            for chunk in ids.chunks(100) {
+                let page = chunk.iter().map(|&id| self.store.element(id));
+                let page = page.collect::<Result<Vec<_>, _>>();
+                let page = page.map_err(|error| self.project.refuse(&error))?;
+                // It may have changed since.
+                let page: Vec<Kept> = page.into_iter().flatten().collect();
+                let page: Vec<Kept> = page.into_iter().filter(|kept| wanted.has(kept)).collect();
+                self.prepare(&page)?;
+                for kept in &page {
+                    if each(kept, &self.row(kept))? == Enough::Yes {
+                        return Ok(());
+                    }
+                }
+            }
+            return Ok(());
+        }
         let mut from = Some(ElementId(0));
         let mut n = 100;
         while let Some(start) = from {
@@ -140,6 +202,29 @@ impl<'a> Rows<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The numbers of wanted elements, where they are few among many: what is kept of all
+    /// in few bytes is gone through many times faster than all that is known.
+    fn rare(&self, wanted: Wanted) -> Outcome<Option<Vec<ElementId>>> {
+        /// At most one in so many.
+        const RARE: u64 = 20;
+        let Some(state) = wanted.state else {
+            return Ok(None);
+        };
+        let (n_wanted, n_all) = (self.totals.in_state(state), self.totals.n_all());
+        if n_wanted > n_all / RARE {
+            return Ok(None);
+        }
+        let mut ids = Vec::new();
+        let scanned = self.store.scan(1, &mut |id, brief| {
+            let is_of_source = wanted.source.is_none_or(|source| source == brief.source);
+            if brief.state == state && is_of_source {
+                ids.push(id);
+            }
+        });
+        scanned.map_err(|error| self.project.refuse(&error))?;
+        Ok(Some(ids))
     }
 
     /// Reads what is needed of the groups of some elements.
@@ -184,7 +269,7 @@ impl<'a> Rows<'a> {
             locator: &element.locator,
             group: self.group_name(element.group),
             weight: decimal(element.weight),
-            rate_per_day: told.rate,
+            rate_per_day: told.belief.map(RatePerDay::new),
             frequency_per_day: told.frequency,
             polled_at: kept.history.polled_at,
             changed_at: kept.copy.as_ref().and_then(|copy| copy.changed_at),
@@ -224,5 +309,8 @@ pub(crate) enum Enough {
 
 /// The double that a short number is meant to be: 0.1, not 0.10000000149.
 pub(crate) fn decimal(number: f32) -> f64 {
-    number.to_string().parse().unwrap_or(f64::from(number))
+    number
+        .to_string()
+        .parse()
+        .unwrap_or_else(|_| f64::from(number))
 }

@@ -17,7 +17,7 @@ use crate::live;
 use crate::moment::brief;
 use crate::signals::Signals;
 use crate::table::shorten_to;
-use crate::talk::{Progress, Talk, count};
+use crate::talk::{Progress, Talk, count, plural};
 
 pub(crate) fn run(args: &Run, project: &Project, talk: Talk, signals: &Signals) -> Outcome<()> {
     let config = project.config(&args.settings, talk)?;
@@ -56,7 +56,7 @@ pub(crate) fn poll(args: &Poll, project: &Project, talk: Talk, signals: &Signals
         }
         return Err(
             Failure::new(Code::BudgetBlocks, "the budget allows no poll now")
-                .cause(format!("{} polls were made", count(ended.n_polls as usize)))
+                .cause(format!("{} made", plural(ended.n_polls, "poll")))
                 .hint("wait, or raise budget.polls or budget.burst"),
         );
     }
@@ -147,14 +147,14 @@ impl Told {
                 n_new,
                 seconds,
             } => {
-                let (n, took) = (count(n_elements as usize), brief(seconds));
-                self.say(format!("{n} elements, ready after {took}"));
+                let (n, took) = (plural(n_elements, "element"), brief(seconds));
+                self.say(format!("{n}, ready after {took}"));
                 self.expect_new(n_new);
             }
             Event::Polled(polled) => self.tell_poll(&polled),
             Event::Found { source, n_elements } => {
-                let n = count(n_elements as usize);
-                self.say(format!("{source}: {n} new elements"));
+                let n = plural(n_elements, "new element");
+                self.say(format!("{source}: {n}"));
             }
             Event::SourceFailed { source, message } => {
                 let message = shorten_to(&message, 300);
@@ -254,9 +254,9 @@ fn conclude(ended: &Ended, as_json: bool, signals: &Signals, talk: Talk) -> Outc
         n => format!("; {} failed", count(n as usize)),
     };
     talk.say(format!(
-        "{} polls found {} changes{failed}",
-        count(ended.n_polls as usize),
-        count(ended.n_changes as usize)
+        "{} found {}{failed}",
+        plural(ended.n_polls, "poll"),
+        plural(ended.n_changes, "change")
     ));
     if let (Why::Stopped, Some(code)) = (ended.why, signals.received()) {
         return Err(Failure::new(code, "stopped").silent());

@@ -19,7 +19,7 @@ use crate::failure::{Code, Failure, Outcome};
 use crate::json::print_json;
 use crate::moment::{self, brief, midnight, relative, rfc3339, seconds_between};
 use crate::table::unwritable;
-use crate::talk::{Talk, count};
+use crate::talk::{Talk, count, plural};
 use crate::view::{Seen, View};
 
 /// How sure an interval is.
@@ -182,10 +182,6 @@ fn gather<'a>(
 
 /// The audit polls that measure: of the last day, or of as many days as it takes to have
 /// enough.
-#[expect(
-    clippy::type_complexity,
-    reason = "an answer of the store, or of the user"
-)]
 fn audits(
     args: &Status,
     store: &dyn Store,
@@ -333,7 +329,11 @@ impl Scanned {
         let stride = n_elements.div_ceil(MOST_SCANNED).max(1) as usize;
         let mut briefs: Vec<Brief> = Vec::new();
         store.scan(stride, &mut |_, brief| briefs.push(*brief))?;
-        let mut groups: Vec<_> = briefs.iter().map(|brief| brief.group).collect();
+        // Nothing is told of an element without an answer.
+        let answered = briefs
+            .iter()
+            .filter(|brief| brief.history.synced_at.is_some());
+        let mut groups: Vec<_> = answered.map(|brief| brief.group).collect();
         groups.sort_unstable();
         groups.dedup();
         view.prepare(store, &groups)?;
@@ -457,14 +457,14 @@ fn print(document: &Document<'_>, config: &Config, now: Moment, talk: Talk) -> O
         String::new()
     };
     lines.push(format!(
-        "elements    {} in {} sources{new}",
+        "elements    {} in {}{new}",
         count(document.n_elements as usize),
-        count(document.n_sources)
+        plural(document.n_sources as u64, "source")
     ));
     lines.push(format!(
-        "polls       {}, which found {} changes",
+        "polls       {}, which found {}",
         count(document.n_polls as usize),
-        count(document.n_changes as usize)
+        plural(document.n_changes, "change")
     ));
     if let Some(seconds) = document.oldest_poll_age_seconds {
         lines.push(format!("oldest poll {} ago", brief(seconds)));

@@ -1,10 +1,13 @@
 //! The program as people and scripts meet it: what was typed in; standard output,
 //! standard error, exit code and files out.
 
+mod config;
 mod errors;
 mod estimate;
+mod live;
 mod plan;
 mod processes;
+mod project;
 mod reproduce;
 mod simulate;
 
@@ -64,6 +67,11 @@ impl Place {
         let mut command = Command::new(env!("CARGO_BIN_EXE_springtide"));
         command.args(line.split(' ').filter(|word| !word.is_empty()));
         command.current_dir(self.folder.path()).env("NO_COLOR", "1");
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("SPRINGTIDE_") {
+                command.env_remove(name);
+            }
+        }
         command
     }
 

@@ -1,0 +1,193 @@
+//! A project against an origin of our own, on loopback.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use springtide_engine::origin::{Behaviour, Origin, SiteSettings, version_in};
+use springtide_policy::Rate;
+
+use crate::{Place, Ran};
+
+/// A site of so many pages that change when they are told to.
+fn origin(n_pages: usize) -> Origin {
+    Origin::start(SiteSettings {
+        rates: vec![Rate::per_day(0.0).unwrap(); n_pages],
+        ..SiteSettings::default()
+    })
+    .unwrap()
+}
+
+/// A project that may ask loopback, and quickly.
+fn place() -> Place {
+    Place::with(
+        "springtide.toml",
+        "[budget]\npolls = \"10000000/day\"\n[http]\nallow_private = [\"127.0.0.1\"]\n\
+         [[group]]\nmatch = \"127.0.0.1\"\nrate = \"1000/s\"\nconcurrency = 8\n",
+    )
+}
+
+fn json(ran: &Ran) -> Value {
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
+fn lines(ran: &Ran) -> Vec<Value> {
+    let lines = ran.stdout.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn from_a_sitemap_to_a_copy_its_changes_and_a_diff() {
+    let (origin, place) = (origin(20), place());
+    let found = json(
+        &place
+            .run(&format!(
+                "add {} --name docs --json",
+                origin.url("/sitemap.xml")
+            ))
+            .ok(),
+    );
+    assert_eq!(
+        (&found[0]["kind"], &found[0]["n_elements"]),
+        (&"sitemap".into(), &20.into())
+    );
+
+    let ran = json(&place.run("run --once --json").ok());
+    assert_eq!(ran["n_polls"], 21, "{ran}");
+    let rows = lines(&place.run("ls --elements --json").ok());
+    assert_eq!(rows.len(), 20);
+    for row in &rows {
+        assert_eq!(row["state"], "ok");
+        assert_eq!(row["n_polls"], 1);
+        assert!(row["rate_per_day"]["estimate"].as_f64().unwrap() > 0.0);
+        assert!(row["rate_per_day"]["low"].as_f64() < row["rate_per_day"]["high"].as_f64());
+        assert!(row["polled_at"].as_str().unwrap().ends_with('Z'));
+        assert!(row["due_at"].as_str().unwrap() > row["polled_at"].as_str().unwrap());
+        assert!(!row["reason"].as_str().unwrap().is_empty());
+    }
+
+    let page = origin.url(&origin.site().path(3));
+    origin.site().change(3);
+    let polled = json(&place.run(&format!("poll {page} --json")).ok());
+    assert_eq!(
+        (&polled["n_polls"], &polled["n_changes"]),
+        (&1.into(), &1.into())
+    );
+    let log = lines(&place.run(&format!("log --element {page} --json")).ok());
+    assert_eq!(
+        (&log[0]["kind"], &log[1]["kind"]),
+        (&"changed".into(), &"added".into())
+    );
+    assert_eq!(log[0]["locator"].as_str(), Some(&*page));
+    let digest = log[0]["digest"].as_str().unwrap();
+    assert!(
+        digest.starts_with("blake3:") && digest.len() == 71,
+        "{digest}"
+    );
+
+    let diff = place.run(&format!("diff {page}")).ok().stdout;
+    assert!(diff.contains("\n-") && diff.contains("\n+"), "{diff}");
+    let diff = json(&place.run(&format!("diff {page} 1 2 --json")).ok());
+    assert!(diff["n_added"].as_u64() > Some(0), "{diff}");
+    assert_eq!(
+        json(&place.run(&format!("diff {page} --versions --json")).ok())
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
+    place
+        .run(&format!("diff {page} 1 9"))
+        .failed(2, &["there is no version 9"]);
+
+    place.run("export bodies copy").ok();
+    let manifest = place.read("copy/manifest.jsonl");
+    assert_eq!(manifest.lines().count(), 20);
+    for line in manifest.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let locator = line["locator"].as_str().unwrap();
+        let body = std::fs::read(place.path("copy").join(line["file"].as_str().unwrap())).unwrap();
+        let number = usize::from(locator == page);
+        assert!(version_in(&body).is_some(), "{locator}");
+        assert_eq!(line["changed_at"].is_string(), number == 1, "{line}");
+        assert_eq!(line["status"], 200);
+    }
+
+    let status = json(&place.run("status --json").ok());
+    assert_eq!(
+        (&status["n_polls"], &status["n_elements"]),
+        (&22.into(), &20.into())
+    );
+    assert!(
+        status["freshness"]["predicted"]
+            .as_f64()
+            .is_some_and(|f| (0.0..=1.0).contains(&f))
+    );
+    assert!(status["oldest_poll_age_seconds"].as_f64().is_some());
+    assert!(status["sources"][0]["next_poll_at"].is_string());
+    let plan = json(&place.run("plan --json").ok());
+    assert_eq!(plan["n_elements"], 20);
+    assert_eq!(json(&place.run("doctor --json").ok())["sound"], true);
+}
+
+#[test]
+fn what_fails_is_told_and_the_rest_is_done() {
+    let (origin, place) = (origin(2), place());
+    origin.script("/broken", Behaviour::status(500));
+    let urls = format!(
+        "{}\n{}\n",
+        origin.url(&origin.site().path(0)),
+        origin.url("/broken")
+    );
+    let place = place.and("urls.txt", urls);
+    place.run("add urls.txt").ok();
+    place.run("run --once");
+    let failing = lines(&place.run("ls --elements --state failing --json").ok());
+    assert_eq!(failing.len(), 1);
+    assert!(failing[0]["error"]["kind"].is_string(), "{}", failing[0]);
+    assert_eq!(
+        lines(&place.run("ls --elements --state ok --json").ok()).len(),
+        1
+    );
+    let table = place.run("ls --elements").ok().stdout;
+    assert!(table.contains("failing"), "{table}");
+}
+
+#[test]
+fn one_project_is_run_once_at_a_time_and_stops_when_told_to() {
+    let (origin, place) = (origin(3), place());
+    place
+        .run(&format!("add {}", origin.url("/sitemap.xml")))
+        .ok();
+    let mut child = place
+        .command("run")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let start = Instant::now();
+    let is_polled = || lines(&place.run("ls --elements --state ok --json").ok()).len() == 3;
+    while !is_polled() && start.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // Those who read do not mind, those who write do.
+    assert_eq!(json(&place.run("status --json").ok())["n_elements"], 3);
+    place.run("run --once").failed(11, &["in use"]);
+    place
+        .run("add https://a.example/ --offline")
+        .failed(11, &["in use"]);
+    let stopped = std::process::Command::new("kill")
+        .args(["-s", "INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(stopped.success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    place.run("doctor").ok();
+    place.run("run --max-polls 1").ok();
+    place
+        .run("run --for 100ms")
+        .failed(2, &["unknown unit `ms`"]);
+    place.run("run --for 0.2s").ok();
+}
