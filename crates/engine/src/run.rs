@@ -333,6 +333,7 @@ impl Engine {
             let wait = engine.time_out();
             engine.set_timer(id, Moment(polled_at.0.saturating_add(wait)));
         }
+        engine.expect();
         engine.tell(Event::Started {
             n_elements,
             n_new: engine.first_pass.n_left(),
@@ -852,6 +853,9 @@ impl Engine {
                 }
             }
         }
+        if !n_found.is_empty() {
+            self.expect();
+        }
         for (source, n_elements) in n_found {
             let source = self.sources[&source].source.name.clone();
             self.tell(Event::Found { source, n_elements });
@@ -1341,6 +1345,16 @@ impl Engine {
             wait = wait.min(deadline.saturating_duration_since(Instant::now()));
         }
         wait
+    }
+
+    /// Tells the scheduler how many elements there will be once all have been polled.
+    fn expect(&mut self) {
+        let n: u64 = self
+            .sources
+            .values()
+            .map(|state| state.source.totals.n_elements + state.listings.len() as u64)
+            .sum();
+        self.scheduler.expect(n);
     }
 
     fn set_timer(&mut self, id: ElementId, due: Moment) {
