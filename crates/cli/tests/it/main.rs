@@ -4,6 +4,7 @@
 mod config;
 mod errors;
 mod estimate;
+mod guide;
 mod live;
 mod plan;
 mod processes;
