@@ -2,6 +2,7 @@
 //! standard error, exit code and files out.
 
 mod config;
+mod durability;
 mod errors;
 mod estimate;
 mod live;
