@@ -2,6 +2,7 @@
 //! reads what was typed and the files it names, and writes what came of it.
 
 mod args;
+mod cover;
 mod estimate;
 mod failure;
 mod history;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Command::Estimate(args) => estimate::run(args, talk, &unfinished),
         Command::Simulate(args) => simulate::run(args, talk),
         Command::Reproduce(args) => reproduce::run(args, talk, &unfinished),
+        Command::Cover(args) => cover::run(args, talk, &unfinished),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,6 +1,7 @@
 //! The program as people and scripts meet it: what was typed in; standard output,
 //! standard error, exit code and files out.
 
+mod cover;
 mod errors;
 mod estimate;
 mod plan;
