@@ -518,3 +518,57 @@ fn the_best_single_query_saves_greedy_from_a_small_one() {
     assert_eq!(cover.covered(), 50.0);
     assert_eq!(cover.n_requests(), 51);
 }
+
+#[test]
+fn a_large_cover_is_never_dearer_than_the_greedy_one_and_covers_as_much() {
+    // Two pages for every block of twenty rows, and single pages across blocks, which
+    // greedy takes first though they break up the blocks.
+    let n_rows = 18_000;
+    let blocks = (0..n_rows / 20).map(|block| (block * 20..block * 20 + 20).collect());
+    let across = (0..1080).map(|page| {
+        let rows = page * 10..page * 10 + 10;
+        rows.map(|place| place * 7919 % n_rows).collect()
+    });
+    let queries: Vec<Vec<u32>> = blocks.chain(across).collect();
+    let queries = Queries::given(
+        queries
+            .iter()
+            .map(|rows| (rows.as_slice(), rows.len() as f64)),
+    );
+    let worth = vec![1.0; n_rows as usize];
+    let choice = Choice {
+        queries: &queries,
+        worth: &worth,
+        retrieval: Retrieval::USUAL,
+        efficiency: Efficiency::Corrected,
+    };
+    let greedy = choice.lazy(&Limits::default());
+    let cover = choice.cover(&Limits::default());
+    assert_eq!(cover.covered(), f64::from(n_rows));
+    assert!(cover.n_requests() < greedy.n_requests());
+    assert_eq!(cover.n_requests(), 1800, "the blocks alone");
+    let values = |cover: &Cover| -> Vec<f64> {
+        let steps = cover.steps.iter();
+        steps
+            .map(|step| step.gain / step.n_requests as f64)
+            .collect()
+    };
+    assert!(
+        values(&cover).is_sorted_by(|one, other| one >= other),
+        "in greedy order"
+    );
+    // Within a quota, and up to a share, it is no worse either.
+    let quota = Limits {
+        max_requests: Some(1500),
+        ..Limits::default()
+    };
+    assert!(choice.value(&choice.cover(&quota)) >= choice.value(&choice.lazy(&quota)));
+    assert!(choice.cover(&quota).n_requests() <= 1500);
+    let share = Limits {
+        coverage: Some(0.99),
+        ..Limits::default()
+    };
+    let (cover, greedy) = (choice.cover(&share), choice.lazy(&share));
+    assert!(cover.covered() >= 0.99 * f64::from(n_rows));
+    assert!(cover.n_requests() <= greedy.n_requests());
+}
