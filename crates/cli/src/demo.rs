@@ -26,10 +26,13 @@ use crate::signals::Signals;
 use crate::table::unwritable;
 use crate::talk::{Talk, count};
 
-/// Seconds between changes of the page in the middle, and how far the others are from
-/// it: two thirds are within a factor of e^2 either way, as on real sites.
-const MEDIAN_SECONDS: f64 = 40.0;
-const SPREAD: f64 = 2.0;
+/// Directories of the site; pages of two of them change every few seconds, the others
+/// hardly ever, as on most real sites. Seconds between changes of the page in the middle
+/// of each kind; most are within a factor of three of it.
+const N_DIRECTORIES: usize = 8;
+const N_LIVELY: usize = 2;
+const LIVELY_SECONDS: f64 = 4.0;
+const QUIET_SECONDS: f64 = 1800.0;
 /// The share of polls that measure. More than usual: it is a short run.
 const AUDIT: &str = "10%";
 /// How often the true freshness is looked at.
@@ -76,6 +79,7 @@ pub(crate) fn run(args: &Demo, talk: Talk, signals: &Signals) -> Outcome<()> {
     let site = SiteSettings {
         seed: args.seed,
         rates,
+        n_directories: N_DIRECTORIES,
         has_volatile_parts: true,
         ..SiteSettings::default()
     };
@@ -146,9 +150,13 @@ fn rates(n: usize, seed: u64) -> Vec<Rate> {
         (-2.0 * (1.0 - u).ln()).sqrt() * (std::f64::consts::TAU * v).cos()
     };
     (0..n)
-        .filter_map(|_| {
-            let per_second = (SPREAD * normal()).exp() / MEDIAN_SECONDS;
-            Rate::per_day(per_second * 86_400.0).ok()
+        .filter_map(|page| {
+            let median = if page % N_DIRECTORIES < N_LIVELY {
+                LIVELY_SECONDS
+            } else {
+                QUIET_SECONDS
+            };
+            Rate::per_day(normal().exp() / median * 86_400.0).ok()
         })
         .collect()
 }

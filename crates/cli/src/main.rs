@@ -4,6 +4,7 @@
 mod args;
 mod columns;
 mod config;
+mod cover;
 mod demo;
 mod estimate;
 mod failure;
@@ -81,6 +82,7 @@ fn run(cli: &Cli, talk: Talk, unfinished: &Unfinished, signals: &Signals) -> Out
             Some(rates) => plan::run(rates, args, talk, unfinished),
             None => project::plan::run(args, &find()?, talk, unfinished),
         },
+        Command::Cover(args) => cover::run(args, talk, unfinished),
         Command::Estimate(args) => estimate::run(args, talk, unfinished),
         Command::Simulate(args) => simulate::run(args, talk),
         Command::Reproduce(args) => reproduce::run(args, talk, unfinished),

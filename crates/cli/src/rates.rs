@@ -11,7 +11,7 @@ use crate::failure::{Failure, Outcome};
 use crate::table::{Batch, Column, Condition, Input, Kind, Texts, shorten};
 use crate::talk::{Talk, count};
 
-pub(crate) const ID: Column = Column {
+pub(crate) const ID: Column<'static> = Column {
     name: "id",
     kind: Kind::Id,
     required: true,
@@ -215,13 +215,13 @@ impl RateTable {
     }
 }
 
-fn hash(id: &str) -> u64 {
+pub(crate) fn hash(id: &str) -> u64 {
     XxHash3_64::oneshot(id.as_bytes())
 }
 
 /// That no id is there twice: by their hashes, and only where two are alike by
 /// reading the ids again.
-fn refuse_duplicates(input: &Input, mut hashes: Vec<u64>, talk: Talk) -> Outcome<()> {
+pub(crate) fn refuse_duplicates(input: &Input, mut hashes: Vec<u64>, talk: Talk) -> Outcome<()> {
     let sorting = talk.progress("looking for duplicates", None);
     hashes.par_sort_unstable();
     let mut alike: Vec<u64> = hashes

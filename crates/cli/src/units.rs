@@ -86,6 +86,14 @@ pub(crate) fn ratio(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A number above zero: `4.6`.
+pub(crate) fn above_zero(text: &str) -> Result<f64, String> {
+    match number_in(text)? {
+        0.0 => Err("the number is above zero".into()),
+        number => Ok(number),
+    }
+}
+
 /// Hours of the day: `22:00-06:00`, with or without `UTC`.
 pub(crate) fn window(text: &str) -> Result<Window, String> {
     let wanted = "two times of the day are expected, such as 22:00-06:00";

@@ -73,6 +73,8 @@ const LISTING_SHARE: f64 = 0.02;
 const ROUNDS_OUT: f64 = 5.0;
 /// Elements of a listing that are taken in at a time.
 const LISTED_AT_A_TIME: usize = 2_000;
+/// Elements whose hosts are to be left alone that are passed over at a time.
+const MOST_REFUSED: usize = 64;
 /// Draws of an element at random before it is left.
 const MOST_DRAWS: usize = 64;
 
@@ -331,6 +333,7 @@ impl Engine {
             let wait = engine.time_out();
             engine.set_timer(id, Moment(polled_at.0.saturating_add(wait)));
         }
+        engine.expect();
         engine.tell(Event::Started {
             n_elements,
             n_new: engine.first_pass.n_left(),
@@ -850,6 +853,9 @@ impl Engine {
                 }
             }
         }
+        if !n_found.is_empty() {
+            self.expect();
+        }
         for (source, n_elements) in n_found {
             let source = self.sources[&source].source.name.clone();
             self.tell(Event::Found { source, n_elements });
@@ -881,12 +887,15 @@ impl Engine {
     /// looked at again, what is due, and what is new.
     fn begin_polls(&mut self, now: Moment) -> Result<(), Error> {
         let at = clock::time(now);
-        while self.has_room() && self.pace.next_at(at) <= at {
+        let mut n_refused = 0;
+        while self.has_room() && self.pace.next_at(at) <= at && n_refused < MOST_REFUSED {
             match self.next_counted(now)? {
                 Some((id, purpose)) => {
                     if self.begin(id, purpose, true, now)? {
                         self.pace.spend(1.0, at);
                         self.n_begun += 1;
+                    } else {
+                        n_refused += 1;
                     }
                 }
                 None => break,
@@ -964,21 +973,23 @@ impl Engine {
         Ok(due.map(|id| (id, Purpose::Due)))
     }
 
-    /// A listing that has waited as long as it may.
+    /// A listing that has waited as long as it may; whatever comes of that, it then
+    /// waits again.
     fn overdue_listing(&mut self, now: Moment) -> Option<ElementId> {
-        for state in self.sources.values() {
+        for state in self.sources.values_mut() {
             let longest = state
                 .settings
                 .list_every
                 .map_or(LONGEST_LISTING_WAIT, Span::as_days);
             let longest = (longest * 86_400_000.0) as i64;
-            for (&id, &polled_at) in &state.listings {
-                let is_overdue = clock::millis_between(polled_at, now) >= longest;
+            for (&id, polled_at) in &mut state.listings {
+                let is_overdue = clock::millis_between(*polled_at, now) >= longest;
                 if is_overdue
                     && polled_at.0 > 0
                     && !self.under_way.contains(&id)
                     && self.scheduler.belief(id, clock::time(now)).is_some()
                 {
+                    *polled_at = now;
                     return Some(id);
                 }
             }
@@ -1334,6 +1345,16 @@ impl Engine {
             wait = wait.min(deadline.saturating_duration_since(Instant::now()));
         }
         wait
+    }
+
+    /// Tells the scheduler how many elements there will be once all have been polled.
+    fn expect(&mut self) {
+        let n: u64 = self
+            .sources
+            .values()
+            .map(|state| state.source.totals.n_elements + state.listings.len() as u64)
+            .sum();
+        self.scheduler.expect(n);
     }
 
     fn set_timer(&mut self, id: ElementId, due: Moment) {

@@ -62,6 +62,18 @@ pub enum Error {
     /// A share outside the unit interval.
     #[error("a share lies between 0 and 1, not at {0}")]
     Share(f64),
+    /// A row whose worth is below zero, infinite or not a number.
+    #[error("what a row is worth is zero or more, not {0}")]
+    Worth(f64),
+    /// A count of rows that is below zero, infinite or not a number.
+    #[error("a count is zero or more, not {0}")]
+    Count(f64),
+    /// A scale that is not above zero, infinite or not a number.
+    #[error("a scale is above zero, not {0}")]
+    Scale(f64),
+    /// A server that gives no results, or none on a page.
+    #[error("a page has one result at least, and so has an answer")]
+    NoResults,
     /// A column whose length differs from that of the rates.
     #[error("{n_given} values for {n_elements} elements")]
     Length {

@@ -22,6 +22,7 @@
 //!   with their uncertainty.
 //! - [`sample`] polls in batches, and learns from a few elements of a site about the
 //!   rest of it.
+//! - [`query`] chooses keyword queries, each of which polls many elements at once.
 //! - [`report`](mod@report) says what a plan achieves.
 //!
 //! # An example
@@ -81,6 +82,7 @@ mod numeric;
 mod observation;
 mod order;
 pub mod plan;
+pub mod query;
 mod rate;
 pub mod report;
 pub mod sample;

@@ -9,6 +9,7 @@ pub mod figure;
 mod measure;
 pub mod paper;
 mod run;
+pub mod search;
 pub mod world;
 
 pub use measure::Measures;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
 use springtide_policy::plan::Rule;
+use springtide_policy::query::Split;
 use springtide_policy::{Objective, Order, Span, Window};
 
 pub(crate) use project::SettingFlags;
@@ -51,6 +52,7 @@ pub(crate) enum Command {
     Estimate(Estimate),
     Simulate(Simulate),
     Reproduce(Reproduce),
+    Cover(Cover),
     #[command(hide = true)]
     Completions(project::Completions),
     #[command(hide = true)]
@@ -418,6 +420,130 @@ pub(crate) enum SimPolicy {
     Miniflux,
     /// Every element after the same interval
     FixedInterval,
+}
+
+/// Which keyword queries refresh rows that can only be searched for
+///
+/// Files are CSV with a header, CSV compressed as .gz or .zst, or .parquet; `-` is
+/// standard input or output. The table of rows needs the column `id` and the named
+/// attributes, and may have `weight`, `rate_per_day` and `elapsed_days`. What is known
+/// of the server is a table with the columns `term` and `count`, or `term_a`, `term_b`
+/// and `count`, or a corpus with the same attributes. The result has the columns
+/// `query`, `n_local`, `n_server`, `n_requests`, `gain` and `covered`, in order of
+/// issue.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  springtide cover --rows papers.csv --attribute title --attribute authors:list \\
+      --statistics terms.csv --statistics pairs.csv --server-rows 1000000 --out queries.csv
+  springtide cover --rows papers.csv --attribute title --corpus dblp.csv.gz --scale 4.6")]
+pub(crate) struct Cover {
+    /// The rows to refresh
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rows: PathBuf,
+    /// A column to take terms from: its words, or with NAME:list what is between
+    /// semicolons
+    #[arg(long = "attribute", value_name = "NAME", required = true, value_parser = attribute)]
+    pub(crate) attributes: Vec<Attribute>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+    /// How many times larger than the corpus the server is [default: estimated from
+    /// terms that are counted in both, or 1]
+    #[arg(long, value_name = "N", requires = "corpus", value_parser = units::above_zero)]
+    pub(crate) scale: Option<f64>,
+    /// How many rows the server has in all
+    #[arg(long, value_name = "N", value_parser = units::above_zero)]
+    pub(crate) server_rows: Option<f64>,
+    /// The most terms a query may have
+    #[arg(long, value_name = "N", default_value_t = 2,
+        value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub(crate) max_terms: u8,
+    /// Choose among the K most frequent terms of the rows not yet covered [default:
+    /// all terms]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) keywords: Option<u64>,
+    /// Words to leave out, instead of the commonest English ones
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stop_words: Option<PathBuf>,
+    /// Results that come with one request
+    #[arg(long, value_name = "N", default_value_t = 10,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) page_size: u64,
+    /// The most results that the server gives to a query
+    #[arg(long, value_name = "N", default_value_t = 1000,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) top: u64,
+    /// How much of an answer is read
+    #[arg(long, value_enum, default_value_t = MethodName::AllPages)]
+    pub(crate) method: MethodName,
+    /// At most so many queries
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_queries: Option<u64>,
+    /// At most so many requests, all queries together
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_requests: Option<u64>,
+    /// Stop when this share of the rows is covered, as in 99%
+    #[arg(long, value_name = "RATIO", value_parser = units::ratio)]
+    pub(crate) coverage: Option<f64>,
+    /// Stop when no query gains so much a request
+    #[arg(long, value_name = "GAIN", value_parser = units::above_zero)]
+    pub(crate) price: Option<f64>,
+    /// What makes one query better than another
+    #[arg(long, value_enum, default_value_t = EfficiencyName::Corrected)]
+    pub(crate) efficiency: EfficiencyName,
+    /// Where the queries go [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print the summary as JSON on standard output, and the queries to --out only
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+pub(crate) struct ServerArgs {
+    /// How many rows of the server have a term, or a pair of terms; may be given more
+    /// than once
+    #[arg(long, value_name = "FILE")]
+    pub(crate) statistics: Vec<PathBuf>,
+    /// Rows like those of the server, with the same attributes
+    #[arg(long, value_name = "FILE")]
+    pub(crate) corpus: Option<PathBuf>,
+}
+
+/// A column that has terms.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Attribute {
+    pub(crate) name: String,
+    pub(crate) split: Split,
+}
+
+fn attribute(text: &str) -> Result<Attribute, String> {
+    let (name, split) = match text.rsplit_once(':') {
+        Some((name, "list")) => (name, Split::List),
+        Some((name, "words")) => (name, Split::Words),
+        _ => (text, Split::Words),
+    };
+    let name = name.trim().to_owned();
+    if name.is_empty() {
+        return Err("a column has a name".to_owned());
+    }
+    Ok(Attribute { name, split })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MethodName {
+    /// All pages, as far as the server gives them
+    AllPages,
+    /// The first page only
+    FirstPage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EfficiencyName {
+    /// What is still to be gained, times the chance to get it, per request
+    Corrected,
+    /// What all its rows are worth per row of the server, as the content paper has it
+    Published,
 }
 
 /// The name of a value as it is typed.

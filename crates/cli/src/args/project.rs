@@ -44,10 +44,10 @@ pub(crate) struct Demo {
     #[arg(long = "for", value_name = "SPAN", default_value = "60s")]
     pub(crate) span: Lasting,
     /// Pages of the site
-    #[arg(long, value_name = "N", default_value_t = 300, value_parser = pages)]
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = pages)]
     pub(crate) pages: usize,
     /// Polls per time, for each of the two
-    #[arg(long, value_name = "N/s", default_value = "20/s")]
+    #[arg(long, value_name = "N/s", default_value = "30/s")]
     pub(crate) budget: PerDay,
     /// Where random numbers start
     #[arg(long, value_name = "N", default_value_t = 1)]

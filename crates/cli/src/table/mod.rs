@@ -16,8 +16,8 @@ use crate::failure::{Failure, Outcome};
 
 /// A column that a reader wants.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Column {
-    pub(crate) name: &'static str,
+pub(crate) struct Column<'a> {
+    pub(crate) name: &'a str,
     pub(crate) kind: Kind,
     pub(crate) required: bool,
 }

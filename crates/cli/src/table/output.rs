@@ -34,6 +34,8 @@ pub(crate) struct Output {
 pub(crate) enum Holds {
     Text,
     Numbers,
+    /// Numbers that are whole more often than not, and then written so.
+    Amounts,
     Counts,
 }
 
@@ -41,6 +43,7 @@ pub(crate) enum Holds {
 pub(crate) enum Cells<'a> {
     Texts(&'a Texts),
     Numbers(Vec<f64>),
+    Amounts(Vec<f64>),
     Counts(Vec<u64>),
 }
 
@@ -386,7 +389,7 @@ const LINES: usize = 1 << 11;
 fn csv_lines(columns: &[Cells<'_>]) -> Vec<Vec<u8>> {
     let n_rows = columns.first().map_or(0, |column| match column {
         Cells::Texts(texts) => texts.len(),
-        Cells::Numbers(numbers) => numbers.len(),
+        Cells::Numbers(numbers) | Cells::Amounts(numbers) => numbers.len(),
         Cells::Counts(counts) => counts.len(),
     });
     let piece = |piece: usize| {
@@ -402,6 +405,11 @@ fn csv_lines(columns: &[Cells<'_>]) -> Vec<Vec<u8>> {
                     Cells::Texts(texts) => push_quoted(&mut lines, texts.get(row)),
                     Cells::Numbers(numbers) => {
                         lines.extend_from_slice(buffer.format(numbers[row]).as_bytes());
+                    }
+                    Cells::Amounts(numbers) => {
+                        let digits = buffer.format(numbers[row]);
+                        let digits = digits.strip_suffix(".0").unwrap_or(digits);
+                        lines.extend_from_slice(digits.as_bytes());
                     }
                     Cells::Counts(counts) => {
                         lines.extend_from_slice(counts[row].to_string().as_bytes());
@@ -437,7 +445,7 @@ fn schema(columns: &[(&'static str, Holds)]) -> SchemaRef {
     let field = |&(name, holds): &(&'static str, Holds)| {
         let kind = match holds {
             Holds::Text => DataType::Utf8,
-            Holds::Numbers => DataType::Float64,
+            Holds::Numbers | Holds::Amounts => DataType::Float64,
             Holds::Counts => DataType::UInt64,
         };
         Field::new(name, kind, false)
@@ -456,7 +464,9 @@ fn properties() -> WriterProperties {
 fn array(column: &Cells<'_>) -> ArrayRef {
     match column {
         Cells::Texts(texts) => Arc::new(StringArray::from_iter_values(texts.iter())),
-        Cells::Numbers(numbers) => Arc::new(Float64Array::from(numbers.clone())),
+        Cells::Numbers(numbers) | Cells::Amounts(numbers) => {
+            Arc::new(Float64Array::from(numbers.clone()))
+        }
         Cells::Counts(counts) => Arc::new(UInt64Array::from(counts.clone())),
     }
 }

@@ -2,6 +2,8 @@
 //! standard error, exit code and files out.
 
 mod config;
+mod cover;
+mod durability;
 mod errors;
 mod estimate;
 mod live;

@@ -214,6 +214,15 @@ impl Scheduler {
         }
     }
 
+    /// So many elements will be there before long, those that are there included: a
+    /// first pass is under way, and what a poll is worth depends on how many there are
+    /// to poll.
+    pub fn expect(&mut self, n_elements: u64) {
+        if let Some(learned) = self.learned_mut() {
+            learned.expect(n_elements as f64);
+        }
+    }
+
     /// An element is gone.
     pub fn remove(&mut self, id: ElementId, now: Time) {
         if let Some(group) = self.outermost(id) {

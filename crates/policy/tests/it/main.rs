@@ -3,4 +3,5 @@
 mod brute;
 mod papers;
 mod properties;
+mod query;
 mod sample;

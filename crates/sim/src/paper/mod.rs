@@ -10,6 +10,7 @@
 //! Where a paper prints a formula, it is written down here as printed, to be
 //! compared with.
 
+mod content;
 mod freshness;
 pub mod page;
 mod sampling;
@@ -102,7 +103,12 @@ pub struct Tally {
 
 /// All exhibits, paper by paper, each in reading order.
 pub fn exhibits() -> Vec<Exhibit> {
-    [freshness::exhibits(), sampling::exhibits()].concat()
+    [
+        freshness::exhibits(),
+        sampling::exhibits(),
+        content::exhibits(),
+    ]
+    .concat()
 }
 
 impl Paper {

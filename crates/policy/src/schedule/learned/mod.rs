@@ -86,6 +86,10 @@ pub(super) struct Learned {
     /// Those of them that are neither being polled nor held back.
     n_waiting: usize,
     total_cost: f64,
+    /// What all will cost once those are in who are about to join.
+    expected_cost: f64,
+    /// Polls that the price has been set by.
+    n_priced: u64,
     /// Days between two polls of an element if all were polled alike.
     mean_interval: f64,
     blend: Blend,
@@ -216,6 +220,8 @@ impl Learned {
             n_members: 0,
             n_waiting: 0,
             total_cost,
+            expected_cost: 0.0,
+            n_priced: 0,
             mean_interval: 0.0,
             blend: Blend {
                 freshness: f64::from(u8::from(terms.objective == Objective::Freshness)),
@@ -460,6 +466,16 @@ impl Learned {
         })
     }
 
+    /// So many elements will be there before long, as far as is known: the budget has
+    /// to do for them all.
+    pub(super) fn expect(&mut self, n_elements: f64) {
+        self.expected_cost = n_elements;
+        self.settle_pace();
+        if self.n_priced < self.n_members as u64 {
+            self.price = self.usual_price(1.0);
+        }
+    }
+
     pub(super) fn polled_at(&self, id: ElementId) -> Option<f64> {
         let member = self.members.get(id.index())?;
         member.is_here.then_some(member.polled_at)
@@ -494,6 +510,8 @@ impl Learned {
     pub(super) fn recall_all(&mut self, bytes: &[u8]) {
         if let Some([price, root @ ..]) = numbers_from_bytes::<{ NodeMemory::N + 1 }>(bytes) {
             self.price = price.max(0.0);
+            // It has been set by those who were there before.
+            self.n_priced = u64::from(u32::MAX);
             NodeMemory::from_numbers(root).set(&mut self.tree.nodes[ROOT as usize]);
         }
     }
@@ -937,7 +955,7 @@ impl Learned {
 
     /// Works out what follows from the budget and the elements there are.
     fn settle_pace(&mut self) {
-        self.mean_interval = self.total_cost / self.budget;
+        self.mean_interval = self.total_cost.max(self.expected_cost) / self.budget;
         if self.blend.freshness > 0.0 {
             self.blend.age = AGE_SHARE / self.mean_interval;
         }
@@ -1073,6 +1091,7 @@ impl Learned {
     /// one round.
     fn note_price(&mut self, value: f64) {
         if value > 0.0 {
+            self.n_priced += 1;
             let share = 1.0 / self.n_members.max(2) as f64;
             self.price *= 1.0 + share * 2.0 * (value - self.price) / (value + self.price);
         }
