@@ -6,6 +6,7 @@ mod cover;
 mod durability;
 mod errors;
 mod estimate;
+mod guide;
 mod live;
 mod plan;
 mod processes;
