@@ -324,7 +324,7 @@ impl HttpFlags {
   springtide status
   springtide status --check --json")]
 pub(crate) struct Status {
-    /// Exit with 4 if the [target] of springtide.toml is missed
+    /// Exit with 4 if the target that springtide.toml sets is missed
     #[arg(long)]
     pub(crate) check: bool,
     /// Measure from then on: 2h, yesterday, 2026-05-01 [default: the last day, or as

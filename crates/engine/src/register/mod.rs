@@ -179,7 +179,7 @@ pub fn import(
         groups: &settings.groups,
         weight,
         max_elements: u64::MAX,
-        drops_unlisted: false,
+        drops_unlisted: None,
     };
     intake.take(store, source.clone(), list, &mut places, progress)
 }
@@ -280,7 +280,7 @@ impl Followed<'_> {
             groups: &self.settings.groups,
             weight: self.wanted.weight,
             max_elements: self.wanted.max_elements,
-            drops_unlisted: true,
+            drops_unlisted: Some(self.now),
         };
         let list = List::File(self.path.to_owned());
         match intake.take(store, source.clone(), &list, places, progress) {
@@ -339,8 +339,8 @@ struct Intake<'a> {
     groups: &'a [GroupRule],
     weight: f64,
     max_elements: u64,
-    /// Whether elements that it does not name are no longer wanted.
-    drops_unlisted: bool,
+    /// Elements that it does not name are no longer wanted, as of then.
+    drops_unlisted: Option<Moment>,
 }
 
 /// Addresses by a digest, sorted, each once; and what has been seen of each.
@@ -453,12 +453,13 @@ impl Intake<'_> {
                             facts.push(Fact::Kept(Box::new(kept)));
                         }
                     }
-                    None if self.drops_unlisted && !kept.is_unlisted => {
-                        leave_out(&mut kept, totals);
-                        imported.n_unlisted += 1;
-                        facts.push(Fact::Kept(Box::new(kept)));
+                    None => {
+                        if let (Some(now), false) = (self.drops_unlisted, kept.is_unlisted) {
+                            leave_out(&mut kept, totals, now);
+                            imported.n_unlisted += 1;
+                            facts.push(Fact::Kept(Box::new(kept)));
+                        }
                     }
-                    None => {}
                 }
             }
             if !facts.is_empty() {
@@ -471,7 +472,7 @@ impl Intake<'_> {
 }
 
 /// An element that its list no longer names is not polled any more.
-fn leave_out(kept: &mut Kept, totals: &mut Totals) {
+fn leave_out(kept: &mut Kept, totals: &mut Totals, now: Moment) {
     if kept.state != State::Gone {
         let less = |count: &mut u64| *count = count.saturating_sub(1);
         less(&mut totals.n_elements);
@@ -485,6 +486,11 @@ fn leave_out(kept: &mut Kept, totals: &mut Totals) {
     }
     kept.state = State::Gone;
     kept.is_unlisted = true;
+    kept.failure = Some(Failure {
+        kind: "unlisted".to_owned(),
+        message: "its list no longer names it".to_owned(),
+        at: now,
+    });
 }
 
 fn bring_back(kept: &mut Kept, totals: &mut Totals) {
@@ -559,7 +565,7 @@ impl Reader<'_> {
             };
             if addresses.is_known[position] {
                 let is_first = std::mem::take(&mut addresses.is_old[position]);
-                if is_first && (listed.weight.is_some() || self.intake.drops_unlisted) {
+                if is_first && (listed.weight.is_some() || self.intake.drops_unlisted.is_some()) {
                     let weight = self.weight(&listed);
                     batch.weights.push((url.into(), weight));
                 }

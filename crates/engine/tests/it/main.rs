@@ -2,8 +2,10 @@
 
 mod decode;
 mod detect;
+mod fresh;
 mod guard;
 mod hostile;
+mod hostile_run;
 mod http;
 mod listing;
 mod origin;
