@@ -215,7 +215,7 @@ impl Watched {
                 }
             }
             Event::FirstPassDone if self.polled_at.iter().all(Option::is_some) => {
-                self.measured_from.get_or_insert(clock::now());
+                self.measured_from.get_or_insert_with(clock::now);
             }
             _ => {}
         }

@@ -262,7 +262,8 @@ impl Engine {
                 state.listings.insert(id, polled_at);
                 state.has_sitemaps = true;
             }
-            n_elements += u64::from(brief.state != State::Gone);
+            let is_counted = brief.state != State::Gone && brief.role != Role::Listing;
+            n_elements += u64::from(is_counted);
             match (brief.state, brief.history.synced_at) {
                 (State::New, _) => {}
                 (State::Gone, _) | (_, None) => {
@@ -343,6 +344,7 @@ impl Engine {
     }
 
     async fn turn_until_over(&mut self, stop: &mut watch::Receiver<bool>) -> Result<Ended, Error> {
+        let mut may_be_stopped = true;
         loop {
             let now = clock::now();
             if *stop.borrow() {
@@ -375,7 +377,8 @@ impl Engine {
             let wait = self.wait_for(now);
             tokio::select! {
                 biased;
-                _ = stop.changed() => {}
+                // If nobody is left who could say so, it goes on.
+                changed = stop.changed(), if may_be_stopped => may_be_stopped = changed.is_ok(),
                 message = self.messages.recv() => {
                     if let Some(message) = message {
                         self.hear(message, clock::now())?;
@@ -1034,6 +1037,13 @@ impl Engine {
             self.scheduler.remove(id, at);
             return Ok(false);
         };
+        let is_unwanted = kept.state == State::Gone
+            && kept.is_unlisted
+            && self.sources[&kept.element.source].settings.kind == SourceKind::List;
+        if is_unwanted && purpose != Purpose::Asked {
+            // Its list does not name it any more: nobody wants to know.
+            return Ok(false);
+        }
         let is_free_to_wait = match purpose {
             Purpose::Asked | Purpose::First => true,
             _ => self.hosts.is_reachable(kept.element.host, at),
