@@ -8,6 +8,7 @@ use rand_pcg::Pcg64;
 use serde::Serialize;
 use springtide_engine::clock;
 use springtide_engine::origin::{Origin, Site, SiteSettings};
+use springtide_engine::settings::PolicyName;
 use springtide_engine::{Event, Until};
 use springtide_policy::Rate;
 use springtide_policy::report::share_interval;
@@ -85,8 +86,13 @@ pub(crate) fn run(args: &Demo, talk: Talk, signals: &Signals) -> Outcome<()> {
     };
     let origin = Origin::start(site).map_err(|error| cannot("serve a site on loopback", &error))?;
     let per_second = args.budget.0 / 86_400.0;
-    let mut runs = ["learned", "uniform"].map(|policy| Watched {
+    let policies = [
+        ("learned", PolicyName::Learned),
+        ("uniform", PolicyName::Uniform),
+    ];
+    let mut runs = policies.map(|(policy, name)| Watched {
         policy,
+        name,
         folder: folder.join(policy),
         polled_at: vec![None; args.pages],
         n_polls: 0,
@@ -190,6 +196,7 @@ fn write_project(run: &Watched, origin: &Origin, args: &Demo) -> Outcome<()> {
 /// An engine at work, seen from the site.
 struct Watched {
     policy: &'static str,
+    name: PolicyName,
     folder: PathBuf,
     /// When each page was last fetched.
     polled_at: Vec<Option<SystemTime>>,
@@ -293,7 +300,9 @@ fn watch_both(
         let project = Project {
             folder: run.folder.clone(),
         };
-        let config = project.config(&SettingFlags::default(), Talk::Quiet)?;
+        let mut config = project.config(&SettingFlags::default(), Talk::Quiet)?;
+        // Whatever a variable says: the two are to differ in this, and in nothing else.
+        config.settings.policy.name = run.name;
         let until = Until {
             span: Some(span),
             ..Until::default()

@@ -46,7 +46,6 @@ pub(crate) struct RatePerDay {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen<'a> {
     pub(crate) group: GroupId,
-    pub(crate) weight: f32,
     pub(crate) role: Role,
     pub(crate) state: State,
     pub(crate) history: &'a History,
@@ -56,7 +55,6 @@ impl<'a> From<&'a Brief> for Seen<'a> {
     fn from(brief: &'a Brief) -> Self {
         Self {
             group: brief.group,
-            weight: brief.weight,
             role: brief.role,
             state: brief.state,
             history: &brief.history,
@@ -68,7 +66,6 @@ impl<'a> From<&'a Kept> for Seen<'a> {
     fn from(kept: &'a Kept) -> Self {
         Self {
             group: kept.element.group,
-            weight: kept.element.weight,
             role: kept.element.role,
             state: kept.state,
             history: &kept.history,

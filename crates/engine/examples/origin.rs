@@ -9,7 +9,10 @@ use std::io::Read;
 use springtide_engine::origin::{Origin, SiteSettings};
 use springtide_policy::Rate;
 
-#[expect(clippy::print_stdout, reason = "whoever started it wants to know where it is")]
+#[expect(
+    clippy::print_stdout,
+    reason = "whoever started it wants to know where it is"
+)]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let n_pages: usize = arguments.next().unwrap_or_else(|| "200".into()).parse()?;

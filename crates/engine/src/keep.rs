@@ -207,6 +207,9 @@ fn copy_of(done: &Done, here: &Here) -> Copy {
             etag: here.etag.clone(),
             last_modified: here.last_modified.clone(),
             content_type: here.content_type.clone(),
+            // The same to us; but what matters may have been set differently.
+            digest: here.digest,
+            sketch: here.sketch.clone(),
             location,
             ..copy.clone()
         },

@@ -1,7 +1,7 @@
 //! Polls sources at the pace of a budget and keeps the copy: the only crate that
 //! touches the outside world.
 //!
-//! [`run`] is all there is to it: it takes a project's folder and its [`Settings`],
+//! [`run()`] is all there is to it: it takes a project's folder and its [`Settings`],
 //! polls what `springtide-policy` says when it says so, and keeps what it finds in
 //! `springtide-store`. It contains no formula and decides nothing but what follows
 //! from an answer: who may be asked (`fetch`, `hosts`), whether what came back is a

@@ -326,7 +326,8 @@ fn look(job: &Job, means: &Means, answer: &Answer, url: &Url) -> Result<Here, Fe
         let sight = job.lens.look(&answer.body, content_type);
         (sight.digest, sight.sketch)
     };
-    let has_changed = before.is_none_or(|copy| copy.digest != digest);
+    let has_changed = before.is_none_or(|copy| copy.digest != digest)
+        && !is_same_to_us(job, means, content_type, digest);
     let listing = (is_listing && has_changed)
         .then(|| {
             let before = before.and_then(|copy| means.bodies.get(copy.body).ok());
@@ -363,6 +364,22 @@ fn look(job: &Job, means: &Means, answer: &Answer, url: &Url) -> Result<Here, Fe
         },
         listing,
     })
+}
+
+/// Whether our copy, looked at as we look now, is what was found: what matters may have
+/// been set differently since, and that is no change at the remote.
+fn is_same_to_us(job: &Job, means: &Means, content_type: Option<&str>, digest: [u8; 32]) -> bool {
+    let Some(copy) = &job.kept.copy else {
+        return false;
+    };
+    if job.kept.element.role == Role::Listing {
+        return false;
+    }
+    let content_type = copy.content_type.as_deref().or(content_type);
+    means
+        .bodies
+        .get(copy.body)
+        .is_ok_and(|body| job.lens.look(&body, content_type).digest == digest)
 }
 
 /// Bytes of a listing, unpacked.

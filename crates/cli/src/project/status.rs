@@ -110,6 +110,7 @@ pub(crate) fn run(args: &Status, project: &Project, talk: Talk) -> Outcome<()> {
     }
     let store = project.read()?;
     let sources = sources(project, &*store, &config)?;
+    warn_of_max_interval(&config, &sources, talk);
     let document = gather(args, project, &config, &*store, &sources, now)?;
     if args.json {
         print_json(&document)?;
@@ -120,6 +121,23 @@ pub(crate) fn run(args: &Status, project: &Project, talk: Talk) -> Outcome<()> {
         return check(&document, config.target, args.json, talk);
     }
     Ok(())
+}
+
+/// Says so if the budget does not allow what `max_interval` asks for.
+fn warn_of_max_interval(config: &Config, sources: &[Source], talk: Talk) {
+    let n_elements: u64 = sources.iter().map(|source| source.totals.n_elements).sum();
+    let (Some(longest), true) = (config.settings.policy.max_interval, n_elements > 0) else {
+        return;
+    };
+    let round = n_elements as f64 / config.settings.budget.per_day;
+    if round > longest.as_days() {
+        talk.say(format!(
+            "warning: the budget takes {} for one poll of every element, and max_interval is {}; \
+             all are polled at the same frequency",
+            brief(round * 86_400.0),
+            brief(longest.as_days() * 86_400.0)
+        ));
+    }
 }
 
 fn gather<'a>(
@@ -268,11 +286,11 @@ impl Sums {
         let polled_at = seen.history.polled_at;
         self.oldest = [self.oldest, polled_at].into_iter().flatten().min();
         if let Some(freshness) = told.freshness {
-            let weight = f64::from(seen.weight);
+            // Every element counts the same, as it does for the audit polls.
             self.n_predicted += 1;
-            self.weight += weight;
-            self.freshness += weight * freshness;
-            self.age += weight * told.age_seconds.unwrap_or(f64::NAN);
+            self.weight += 1.0;
+            self.freshness += freshness;
+            self.age += told.age_seconds.unwrap_or(f64::NAN);
         }
     }
 
