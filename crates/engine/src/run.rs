@@ -62,6 +62,8 @@ pub enum What {
 
 /// Polls at a time, over all hosts.
 const MOST_AT_ONCE: usize = 256;
+/// Whoever asks for a poll that the budget allows before this has passed waits for it.
+const WORTH_WAITING: Duration = Duration::from_secs(2);
 /// Polls under way when the engine is told to stop are waited for this long.
 const GRACE: Duration = Duration::from_secs(10);
 /// A listing waits no longer than this, whatever is learned of it.
@@ -1246,7 +1248,7 @@ impl Engine {
             What::These(_) => {
                 if is_idle && self.asked.is_empty() {
                     self.why_over = Some(Why::Done);
-                } else if is_idle && self.pace.next_at(at) > at {
+                } else if is_idle && self.pace.next_at(at) > at + clock::span(WORTH_WAITING) {
                     self.why_over = Some(Why::Budget);
                 }
             }
