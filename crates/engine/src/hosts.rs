@@ -33,6 +33,8 @@ struct Entry {
     robots: Vec<(Robots, RobotsRules)>,
     /// Origins whose robots.txt is being asked for.
     asking: BTreeSet<String>,
+    /// When the robots.txt of an origin was last asked for, whatever came of it.
+    tried: BTreeMap<String, Moment>,
     waiting: VecDeque<Waiting>,
     /// Not asked since we started. The first request takes longer to get there than
     /// those that follow, so the gap is counted from its answer.
@@ -85,8 +87,11 @@ pub(crate) enum Turn {
 /// wait for longer than this: there are other hosts.
 const MOST_WAITING: usize = 4;
 const SOON: f64 = 2.0 / 86_400.0;
-/// Whoever is under way does not wait longer than this for another host.
+/// Nobody waits longer than this for a host.
 const LONGEST_HOP_WAIT: f64 = 60.0 / 86_400.0;
+/// While a robots.txt cannot be had and what it said before holds on, it is asked for
+/// so often, in milliseconds.
+const TRY_AGAIN: i64 = 3_600_000;
 /// Gaps shorter than this are kept on average over it: timers are no finer.
 const FINEST: Duration = Duration::from_millis(10);
 /// Gaps are made a little longer, since the way to the host takes a little longer or
@@ -202,6 +207,16 @@ impl Hosts {
         }
     }
 
+    /// A request that was given a turn has left.
+    pub(crate) fn launched(&mut self, group: GroupId, now: Moment) {
+        if let Some(entry) = self.entries.get_mut(&group)
+            && entry.limit.gap >= clock::span(FINEST)
+        {
+            entry.limit.requested_at = Some(clock::time(now));
+            self.dirty.insert(group);
+        }
+    }
+
     /// A request has ended.
     pub(crate) fn end(&mut self, group: GroupId, verdict: Verdict, now: Moment, rng: &mut dyn Rng) {
         let Some(entry) = self.entries.get_mut(&group) else {
@@ -226,6 +241,7 @@ impl Hosts {
             return;
         };
         entry.asking.remove(&answer.origin);
+        entry.tried.insert(answer.origin.clone(), now);
         let rules = RobotsRules::at(&answer, now);
         entry
             .robots
@@ -303,6 +319,7 @@ impl Entry {
             reason: None,
             robots: Vec::new(),
             asking: BTreeSet::new(),
+            tried: BTreeMap::new(),
             waiting: VecDeque::new(),
             is_cold: true,
         };
@@ -349,7 +366,14 @@ impl Entry {
                     .iter_mut()
                     .find(|(robots, _)| robots.origin == origin)
                 {
-                    Some((robots, _)) if robots::is_due(robots, now) && is_free => {
+                    Some((robots, rules))
+                        if robots::is_due(robots, now)
+                            && is_free
+                            && !(rules.is_allowed(&waiting.url)
+                                && self.tried.get(&origin).is_some_and(|&tried| {
+                                    clock::millis_between(tried, now) < TRY_AGAIN
+                                })) =>
+                    {
                         self.limit.begin_at(at, clock::span(FINEST));
                         self.asking.insert(origin);
                         turns.push(Turn::FetchRobots(group, robots::url_of(&waiting.url)));
@@ -371,15 +395,13 @@ impl Entry {
                     None => Permit::Go,
                 },
             };
-            let is_under_way = !matches!(waiting.who, Who::Poll(_));
             let permit = match permit {
                 Permit::Go if is_free => {
                     self.limit.begin_at(at, clock::span(FINEST));
                     Permit::Go
                 }
                 Permit::Go
-                    if is_under_way
-                        && free_at.as_days() - at.as_days() > LONGEST_HOP_WAIT
+                    if free_at.as_days() - at.as_days() > LONGEST_HOP_WAIT
                         && free_at < Time::NEVER =>
                 {
                     Permit::Later

@@ -245,14 +245,12 @@ impl Visit<'_> {
                     "redirects go round in circles, or on for too long",
                 )));
             }
-            if fetch::origin(&next) != fetch::origin(url) {
-                let (found, _) = Box::pin(self.robots(&next)).await?;
-                if matches!(found, RobotsFound::Disallowed | RobotsFound::Unreachable) {
-                    return Ok(Err(FetchFailure::new(
-                        FailureKind::Robots,
-                        "redirected to a site that asks us to keep away",
-                    )));
-                }
+            let (found, _) = Box::pin(self.robots(&next)).await?;
+            if matches!(found, RobotsFound::Disallowed | RobotsFound::Unreachable) {
+                return Ok(Err(FetchFailure::new(
+                    FailureKind::Robots,
+                    "redirected to where robots.txt keeps us out",
+                )));
             }
             at = next;
         }

@@ -34,9 +34,6 @@ pub(crate) enum Next {
     Out,
 }
 
-/// 404 so many times in a row is gone.
-const MISSES: u16 = 2;
-
 /// What is known after a poll, of what was known before and what it found.
 ///
 /// `belief` is what is believed of the element's rate, and `trusts_dates` whether the
@@ -74,7 +71,9 @@ pub(crate) fn conclude(done: &Done, belief: Option<Gamma>, trusts_dates: bool) -
         Ok(Found::KeptOut(permit)) => {
             // Nothing was asked, so it was no poll.
             kept.history = before.history;
-            kept.state = State::Blocked;
+            if before.state != State::Gone {
+                kept.state = State::Blocked;
+            }
             kept.failure = Some(Failure {
                 kind: "robots".to_owned(),
                 message: match permit {
@@ -91,6 +90,7 @@ pub(crate) fn conclude(done: &Done, belief: Option<Gamma>, trusts_dates: bool) -
                 poll: None,
                 change: None,
                 next: match permit {
+                    _ if before.state == State::Gone => Next::Out,
                     Permit::Disallowed => Next::Out,
                     _ => Next::Retry,
                 },
@@ -98,9 +98,14 @@ pub(crate) fn conclude(done: &Done, belief: Option<Gamma>, trusts_dates: bool) -
         }
         Ok(Found::NotThere) => {
             kept.n_failures = kept.n_failures.saturating_add(1);
+            // Gone at the second poll in a row that does not find it.
+            let was_missing = before
+                .failure
+                .as_ref()
+                .is_some_and(|failure| failure.kind == "not-found");
             let is_gone = done.status == Some(410)
                 || kept.is_unlisted
-                || kept.n_failures >= MISSES
+                || was_missing
                 || before.state == State::Gone;
             let status = done.status.unwrap_or(404);
             kept.failure = Some(Failure {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use springtide_policy::schedule::Verdict;
-use springtide_store::{Bodies, BodyId, GroupId, Kept, Moment, Purpose, Robots, Role, SourceKind};
+use springtide_store::{
+    Bodies, BodyId, GroupId, Kept, Moment, Purpose, Robots, RobotsAnswer, Role, SourceKind,
+};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use url::Url;
 
@@ -452,23 +454,27 @@ pub(crate) async fn fetch_robots(group: GroupId, url: Url, previous: Option<Robo
             ..Ask::new(&at, robots::MAX_BYTES as u64)
         };
         let hop = means.client.hop(&ask).await;
-        let verdict = match &hop {
-            Ok(answer) if answer.status >= 500 => Verdict::Trouble,
-            _ => verdict(&hop),
+        let step = robots::read(&at, &hop, n_redirects);
+        // A host whose robots.txt cannot be had is in trouble, unless it says for how
+        // long it is.
+        let is_unreachable = step == robots::Step::Done(RobotsAnswer::Unreachable);
+        let verdict = match verdict(&hop) {
+            Verdict::Fine | Verdict::Unknown if is_unreachable => Verdict::Trouble,
+            verdict => verdict,
         };
         means.tell(Message::Ended(host, verdict));
-        match robots::read(&at, &hop, n_redirects) {
+        match step {
             robots::Step::Done(answer) => break answer,
             robots::Step::Follow(next) => {
                 n_redirects += 1;
                 let (sender, receiver) = oneshot::channel();
                 if means.client.guard().check(&next).is_err() {
-                    break springtide_store::RobotsAnswer::None;
+                    break RobotsAnswer::None;
                 }
                 means.tell(Message::Ask(next.clone(), Who::Robots(sender)));
                 match receiver.await {
                     Ok((Permit::Go, group)) => host = group,
-                    _ => break springtide_store::RobotsAnswer::Unreachable,
+                    _ => break RobotsAnswer::Unreachable,
                 }
                 at = next;
             }

@@ -132,7 +132,7 @@ struct Engine {
     /// Those the user asked for.
     asked: VecDeque<ElementId>,
     /// Elements that a listing named, and that are still to be taken in.
-    listed: VecDeque<Listed>,
+    listed: VecDeque<Item>,
     under_way: BTreeSet<ElementId>,
     next_element: u32,
     n_polls: u64,
@@ -143,6 +143,7 @@ struct Engine {
     deadline: Option<Instant>,
     is_first_pass_over: bool,
     takes_new_turn: bool,
+    n_turns: u32,
     why_over: Option<Why>,
 }
 
@@ -166,6 +167,13 @@ struct SourceState {
     n_false_dates: u32,
     n_dates: u32,
     has_sitemaps: bool,
+}
+
+/// What is still to be taken in.
+enum Item {
+    Listed(Listed),
+    /// Everything that this listing names has been.
+    Read(Box<Kept>),
 }
 
 /// Something that a listing named.
@@ -270,7 +278,7 @@ impl Engine {
                 (State::New, _) => {}
                 (State::Gone, _) | (_, None) => {
                     let polled_at = brief.history.polled_at.unwrap_or(now);
-                    timers.insert((polled_at, id));
+                    timers.insert((polled_at, id, brief.state == State::Gone));
                 }
                 (_, Some(synced_at)) => {
                     let element = member(brief.role, brief.weight, brief.group, state);
@@ -328,12 +336,16 @@ impl Engine {
             n_failed: 0,
             started_at: now,
             takes_new_turn: false,
+            n_turns: 0,
             why_over: None,
         };
         // Spread over what is left of their time out, since nobody knows how often each
         // has failed.
-        for (polled_at, id) in timers {
-            let wait = engine.time_out();
+        for (polled_at, id, is_gone) in timers {
+            let mut wait = engine.time_out();
+            if !is_gone {
+                wait = wait.min(ROBOTS_HOLD);
+            }
             engine.set_timer(id, Moment(polled_at.0.saturating_add(wait)));
         }
         engine.expect();
@@ -446,7 +458,24 @@ impl Engine {
 
     async fn close(mut self) -> Result<(), Error> {
         self.tasks.shutdown().await;
+        self.forget_obsolete()?;
         self.store.close()?;
+        Ok(())
+    }
+
+    /// Removes bodies of listings that have been read and compared, unless anyone else
+    /// names them. Of very many elements that is left to `doctor`.
+    fn forget_obsolete(&mut self) -> Result<(), Error> {
+        let mut obsolete: BTreeSet<_> = self.obsolete.drain(..).collect();
+        if obsolete.is_empty() || self.next_element > MOST_TO_LOOK_THROUGH {
+            return Ok(());
+        }
+        self.store.bodies(&mut |body| {
+            obsolete.remove(&body);
+        })?;
+        for body in obsolete {
+            self.means.bodies.remove(body)?;
+        }
         Ok(())
     }
 
@@ -498,12 +527,14 @@ impl Engine {
                 && Url::parse(&state.settings.url).is_ok_and(|url| fetch::origin(&url) == origin);
             if is_its && !sitemaps.is_empty() {
                 state.has_sitemaps = true;
-                self.listed.extend(sitemaps.iter().map(|url| Listed {
-                    source: id,
-                    url: url.clone(),
-                    role: Role::Listing,
-                    depth: 1,
-                    news: News::Added,
+                self.listed.extend(sitemaps.iter().map(|url| {
+                    Item::Listed(Listed {
+                        source: id,
+                        url: url.clone(),
+                        role: Role::Listing,
+                        depth: 1,
+                        news: News::Added,
+                    })
                 }));
             }
         }
@@ -537,8 +568,7 @@ impl Engine {
             next,
         } = keep::conclude(&done, belief, trusts_dates);
 
-        let was_in =
-            done.job.kept.history.synced_at.is_some() && done.job.kept.state != State::Gone;
+        let was_in = belief.is_some();
         match next {
             Next::Observed(outcome) if was_in => self.scheduler.observe(id, outcome, at),
             Next::Join | Next::Observed(_) => {
@@ -589,13 +619,6 @@ impl Engine {
             // Nothing was asked, so it does not count.
             self.n_begun = self.n_begun.saturating_sub(1);
         }
-        if kept.element.role == Role::Listing
-            && let (Some(old), Some(new)) = (&done.job.kept.copy, &kept.copy)
-            && old.body != new.body
-        {
-            // What it listed before has been compared, and is of no more use.
-            self.obsolete.push(old.body);
-        }
         self.n_changes += u64::from(
             change
                 .as_ref()
@@ -618,6 +641,15 @@ impl Engine {
         self.follow_up(&done, &mut kept)?;
         self.facts.extend(poll.map(Fact::Poll));
         self.facts.extend(change.map(Fact::Change));
+        let has_news = matches!(&done.found, Ok(Found::Here(here)) if here.listing.is_some());
+        if has_news {
+            // What it lists is kept before it counts as read: whoever dies in between
+            // reads it again.
+            let before = done.job.kept.copy.clone();
+            self.under_way.insert(id);
+            self.listed.push_back(Item::Read(Box::new(kept.clone())));
+            kept.copy = before;
+        }
         self.facts.push(Fact::Kept(Box::new(kept)));
         if self.sources[&source].listings.contains_key(&id)
             && let Some(state) = self.sources.get_mut(&source)
@@ -663,7 +695,7 @@ impl Engine {
             let urls: Vec<String> = here.links.iter().map(Url::to_string).collect();
             list(&urls, Role::Hub, News::Added);
         }
-        self.listed.extend(listed);
+        self.listed.extend(listed.into_iter().map(Item::Listed));
         if let Some(target) = &here.moved_to {
             self.move_to(kept, target)?;
         }
@@ -679,12 +711,11 @@ impl Engine {
             return Ok(());
         }
         if self.sources[&element.source].settings.kind != SourceKind::Page
-            && self.store.find(element.source, target.as_str())?.is_none()
-            && !self
-                .listed
-                .iter()
-                .any(|listed| listed.url == target.as_str())
+            && self.find(element.source, target.as_str())?.is_none()
         {
+            if let Some(state) = self.sources.get_mut(&element.source) {
+                state.source.totals.n_gone += 1;
+            }
             let old = Element {
                 id: ElementId(self.next_element),
                 ..element.clone()
@@ -786,8 +817,13 @@ impl Engine {
     fn take_in_listed(&mut self, now: Moment) -> Result<(), Error> {
         let mut n_found: BTreeMap<SourceId, u64> = BTreeMap::new();
         for _ in 0..LISTED_AT_A_TIME {
-            let Some(listed) = self.listed.pop_front() else {
-                break;
+            let listed = match self.listed.pop_front() {
+                Some(Item::Listed(listed)) => listed,
+                Some(Item::Read(kept)) => {
+                    self.finish_listing(*kept)?;
+                    continue;
+                }
+                None => break,
             };
             let Ok(url) = fetch::locator(&listed.url) else {
                 continue;
@@ -868,6 +904,25 @@ impl Engine {
         Ok(())
     }
 
+    /// A listing has been read: its copy is the new one from now on.
+    fn finish_listing(&mut self, read: Kept) -> Result<(), Error> {
+        let id = read.element.id;
+        self.under_way.remove(&id);
+        let before = match self.pending(id) {
+            Some(kept) => Some(kept),
+            None => self.store.element(id)?,
+        };
+        let Some(mut kept) = before else {
+            return Ok(());
+        };
+        let old = kept.copy.take().map(|copy| copy.body);
+        let new = read.copy.as_ref().map(|copy| copy.body);
+        self.obsolete.extend(old.filter(|&old| Some(old) != new));
+        kept.copy = read.copy;
+        self.facts.push(Fact::Kept(Box::new(kept)));
+        Ok(())
+    }
+
     /// An element by its address, among those kept and those about to be.
     fn find(&self, source: SourceId, locator: &str) -> Result<Option<Kept>, Error> {
         for fact in self.facts.iter().rev() {
@@ -941,10 +996,12 @@ impl Engine {
         if let What::These(_) = self.until.what {
             return Ok(None);
         }
-        if let Some(&(due, id)) = self.timers.first()
-            && due <= now
+        // Those who are out, or were never had, are many where much is wrong: they get
+        // every fourth turn, and leave the others to those who are in.
+        self.n_turns = self.n_turns.wrapping_add(1);
+        if self.n_turns.is_multiple_of(4)
+            && let Some(id) = self.due_timer(now)
         {
-            self.timers.pop_first();
             return Ok(Some((id, Purpose::Due)));
         }
         if let Some(id) = self.overdue_listing(now) {
@@ -966,16 +1023,31 @@ impl Engine {
             return Ok(Some((id, Purpose::Audit)));
         }
         if matches!(self.until.what, What::DueNow)
-            && !self.scheduler.is_due(clock::time(self.started_at))
+            && !self.scheduler.is_ready(clock::time(self.started_at), at)
         {
-            return Ok(None);
+            let timer = self.due_timer(now);
+            return Ok(timer.map(|id| (id, Purpose::Due)));
         }
         let due = self.scheduler.next_poll(at, &mut self.rng);
         if due.is_none() && self.settings.budget.first_pass == settings::FirstPass::Counted {
             let new = self.first_pass.next(&self.store, &self.hosts, at)?;
             return Ok(new.map(|(_, id)| (id, Purpose::First)));
         }
+        let due = match due {
+            Some(id) => Some(id),
+            None => self.due_timer(now),
+        };
         Ok(due.map(|id| (id, Purpose::Due)))
+    }
+
+    fn due_timer(&mut self, now: Moment) -> Option<ElementId> {
+        let &(due, id) = self.timers.first().filter(|(due, _)| *due <= now)?;
+        self.timers.remove(&(due, id));
+        if self.under_way.contains(&id) {
+            self.set_timer(id, Moment(now.0 + 60_000));
+            return None;
+        }
+        Some(id)
     }
 
     /// A listing that has waited as long as it may; whatever comes of that, it then
@@ -1039,11 +1111,13 @@ impl Engine {
             self.scheduler.remove(id, at);
             return Ok(false);
         };
-        let is_unwanted = kept.state == State::Gone
-            && kept.is_unlisted
-            && self.sources[&kept.element.source].settings.kind == SourceKind::List;
+        let has_moved = kept.failure.as_ref().is_some_and(|why| why.kind == "moved");
+        let is_of_list = self.sources[&kept.element.source].settings.kind == SourceKind::List;
+        let is_unwanted =
+            kept.state == State::Gone && (has_moved || kept.is_unlisted && is_of_list);
         if is_unwanted && purpose != Purpose::Asked {
-            // Its list does not name it any more: nobody wants to know.
+            // It is elsewhere, or its list does not name it any more: nobody wants to
+            // know.
             return Ok(false);
         }
         let is_free_to_wait = match purpose {
@@ -1106,6 +1180,13 @@ impl Engine {
             }
         };
         let host = self.host_of(&url)?;
+        let origin = fetch::origin(&url);
+        let is_kept_out = self
+            .hosts
+            .robots(host, &origin)
+            .is_some_and(|(robots, rules)| {
+                !fetch::robots::is_due(robots, now) && !rules.is_allowed(&url)
+            });
         let job = Job {
             kept,
             url,
@@ -1118,6 +1199,11 @@ impl Engine {
             max_entries: max_entries.min(MOST_ENTRIES),
             wants_links,
         };
+        if is_kept_out {
+            // Nothing is asked, so it costs nothing.
+            self.conclude(poll::keep_out(job, Permit::Disallowed), now)?;
+            return Ok(false);
+        }
         self.under_way.insert(id);
         self.hosts.wait(host, poll::waiting(job));
         // Nobody else of the host, until it has had its turn.
@@ -1194,6 +1280,8 @@ impl Engine {
                         if permit == Permit::Go {
                             job.begun_at = now;
                             self.launches.push(Launch::Poll(job));
+                        } else if permit == Permit::Later {
+                            self.come_back_later(*job, group, now);
                         } else {
                             self.conclude(poll::keep_out(*job, permit), now)?;
                         }
@@ -1201,11 +1289,26 @@ impl Engine {
                     }
                     Who::Hop(sender) | Who::Robots(sender) => {
                         self.launches.push(Launch::Answer(sender, permit, group));
+                        self.reopen(group);
                     }
                 },
             }
         }
         Ok(())
+    }
+
+    /// A poll whose host is to be left alone for longer than it is worth waiting.
+    fn come_back_later(&mut self, job: Job, group: GroupId, now: Moment) {
+        let (id, at) = (job.kept.element.id, clock::time(now));
+        self.under_way.remove(&id);
+        self.n_begun = self.n_begun.saturating_sub(1);
+        let until = self.hosts.reason(group).map_or(at, |(_, until)| until);
+        let due = until + retry_in(1, &mut self.rng);
+        if self.scheduler.belief(id, at).is_some() {
+            self.scheduler.put_back(id, due, at);
+        } else if let Some(due) = clock::moment_of(due) {
+            self.set_timer(id, due);
+        }
     }
 
     /// Lets the scheduler know when a host may be asked again.
@@ -1236,13 +1339,19 @@ impl Engine {
         let at = clock::time(now);
         match &self.until.what {
             What::Everything => {}
+            What::DueNow if !is_idle => {}
             What::DueNow => {
-                let is_done = is_idle
-                    && self.first_pass.n_left() == 0
-                    && !self.scheduler.is_due(clock::time(self.started_at))
-                    && self.timers.first().is_none_or(|(due, _)| *due > now);
-                if is_done {
+                let is_first_pass_left = self.first_pass.n_left() > 0;
+                let is_due = is_first_pass_left
+                    || self.scheduler.is_due(clock::time(self.started_at))
+                    || self.timers.first().is_some_and(|(due, _)| *due <= now);
+                let is_free = self.settings.budget.first_pass == settings::FirstPass::Free;
+                if !is_due {
                     self.why_over = Some(Why::Done);
+                } else if !(is_first_pass_left && is_free)
+                    && self.pace.next_at(at) > at + clock::span(WORTH_WAITING)
+                {
+                    self.why_over = Some(Why::Budget);
                 }
             }
             What::These(_) => {
@@ -1281,9 +1390,6 @@ impl Engine {
         self.store.commit(&self.facts)?;
         fail_point("after-commit");
         self.facts.clear();
-        for body in self.obsolete.drain(..) {
-            self.means.bodies.remove(body)?;
-        }
         self.flush_events();
         Ok(())
     }
@@ -1302,8 +1408,17 @@ impl Engine {
     /// Lets those go who may, now that it is written down.
     fn launch(&mut self) {
         fail_point("before-launch");
+        // Keeping may have taken a while: gaps are counted from now.
+        let now = clock::now();
         for launch in self.launches.drain(..) {
             let means = self.means.clone();
+            match &launch {
+                Launch::Poll(job) => self.hosts.launched(job.host, now),
+                Launch::Robots(group, ..) | Launch::Answer(_, Permit::Go, group) => {
+                    self.hosts.launched(*group, now);
+                }
+                Launch::Answer(..) => {}
+            }
             match launch {
                 Launch::Poll(job) => {
                     self.tasks.spawn(poll::poll(*job, means));
@@ -1378,7 +1493,7 @@ impl Engine {
         let n: u64 = self
             .sources
             .values()
-            .map(|state| state.source.totals.n_elements)
+            .map(|state| state.source.totals.n_elements + state.source.totals.n_gone)
             .sum();
         let round = n.max(1) as f64 / self.settings.budget.per_day.max(1e-9);
         let days = (ROUNDS_OUT * round).clamp(30.0 / 86_400.0, 30.0);
@@ -1386,6 +1501,8 @@ impl Engine {
     }
 }
 
+/// Elements whose bodies are looked through at the end of a run.
+const MOST_TO_LOOK_THROUGH: u32 = 1_000_000;
 /// What a robots.txt says holds for a day, in milliseconds.
 const ROBOTS_HOLD: i64 = 86_400_000;
 /// Timers are no finer than this.

@@ -258,6 +258,9 @@ fn conclude(ended: &Ended, as_json: bool, signals: &Signals, talk: Talk) -> Outc
         plural(ended.n_polls, "poll"),
         plural(ended.n_changes, "change")
     ));
+    if ended.why == Why::Budget {
+        talk.say("more is due; the budget allows no more polls now");
+    }
     if let (Why::Stopped, Some(code)) = (ended.why, signals.received()) {
         return Err(Failure::new(code, "stopped").silent());
     }

@@ -364,3 +364,16 @@ fn what_has_moved_for_good_keeps_its_history() {
         .count();
     assert_eq!(n, 2);
 }
+
+#[test]
+fn all_that_is_due_at_one_host_is_polled_before_it_ends() {
+    let origin = quiet_origin(20);
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = settings(&[("docs", SourceKind::Sitemap, origin.url("/sitemap.xml"))]);
+    settings.groups[0].gap = Span::days(0.02 / 86_400.0).unwrap();
+    until_done(folder.path(), &settings);
+    // A round takes less than half a second, so after two all are due.
+    std::thread::sleep(Duration::from_secs(2));
+    let ended = until_done(folder.path(), &settings);
+    assert!(ended.n_polls >= 15, "{ended:?}");
+}

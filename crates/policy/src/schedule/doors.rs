@@ -54,6 +54,10 @@ impl Doors {
         has_waited
     }
 
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// When the first group opens at whose door someone waits.
     pub(super) fn opens_at(&self) -> f64 {
         let until = |group| self.closed_until.get(group).copied();

@@ -275,15 +275,28 @@ impl Scheduler {
         None
     }
 
-    /// Whether an element that may be polled is due by a time. A scheduler may have a
-    /// poll to make before anyone is due, for a budget is there to be spent.
+    /// Whether an element is due by a time, wherever it is. A scheduler may have a poll
+    /// to make before anyone is due, for a budget is there to be spent.
     pub fn is_due(&mut self, by: Time) -> bool {
         let due = match &mut self.mode {
             Mode::Planned(planned) => real_time(self.window, planned.wake_at()),
             Mode::Paced(paced) => paced.first_due(),
             Mode::Sampled(sampled) => sampled.wake_at(),
         };
-        due <= by || self.doors.opens_at() <= by.0
+        due <= by || self.doors.has_waiting()
+    }
+
+    /// Whether an element is due by a time that may be polled now: whose group is not
+    /// closed.
+    pub fn is_ready(&mut self, by: Time, now: Time) -> bool {
+        match &mut self.mode {
+            Mode::Paced(paced) if paced.learned().is_some() => {
+                let learned = paced.learned_mut();
+                let ready = learned.and_then(|learned| learned.first_ready(now));
+                ready.is_some_and(|due| due <= by.0)
+            }
+            _ => self.is_due(by),
+        }
     }
 
     /// Gives out an element whose turn it is not: because someone asked for it, or

@@ -747,10 +747,24 @@ impl Learned {
         self.price
     }
 
-    /// When the earliest due is, of those who wait in nodes that are open.
+    /// When the earliest due is, of those who wait in nodes that are open by now.
+    pub(super) fn first_ready(&mut self, now: Time) -> Option<f64> {
+        self.set_aside();
+        self.open_nodes(now.0);
+        self.first_in_tree().map(|(due, _)| due)
+    }
+
+    /// When the earliest due is, of all who wait.
     pub(super) fn first_due(&mut self) -> Option<f64> {
         self.set_aside();
-        self.first_in_tree().map(|(due, _)| due)
+        let open = self.first_in_tree().map(|(due, _)| due);
+        let members = &self.members;
+        let closed = self.closed_until.keys().filter_map(|&node| {
+            self.tree.first_inside(node, |index, key| {
+                members[index as usize].key.to_bits() == key.to_bits()
+            })
+        });
+        open.into_iter().chain(closed).reduce(f64::min)
     }
 
     /// When an element is due, if nothing more is seen.

@@ -140,6 +140,24 @@ impl Tree {
         }
     }
 
+    /// When the first element of a node is due, whether the node is closed or not; by
+    /// looking through all of it.
+    pub(super) fn first_inside(
+        &self,
+        node: NodeId,
+        holds: impl Fn(u32, f64) -> bool + Copy,
+    ) -> Option<f64> {
+        let Node { clock, heap, .. } = &self.nodes[node as usize];
+        let key = |&(key, entry): &(f64, u32)| match entry & NODE {
+            0 => Some(key).filter(|&key| holds(entry, key)),
+            _ => self.first_inside(entry & !NODE, holds),
+        };
+        heap.iter()
+            .filter_map(key)
+            .reduce(f64::min)
+            .map(|key| clock.when(key))
+    }
+
     /// An element is due at this time of its leaf's clock.
     pub(super) fn put(&mut self, path: &Path, index: u32, key: f64) {
         let leaf = path[path.len() - 1];
