@@ -159,10 +159,17 @@ impl Hosts {
             .is_none_or(|entry| entry.waiting.is_empty())
     }
 
-    /// What a host's limit is waiting for, if it is more than a moment.
-    pub(crate) fn reason(&self, group: GroupId) -> Option<(&'static str, Time)> {
-        let entry = self.entries.get(&group)?;
-        Some((entry.reason?, entry.limit.not_before?))
+    /// Until when a host is to be left alone, as far as that is known; now, if it is not.
+    pub(crate) fn paused_until(&self, group: GroupId, now: Time) -> Time {
+        let Some(entry) = self.entries.get(&group) else {
+            return now;
+        };
+        let gap = entry.limit.requested_at.map(|at| at + entry.limit.gap);
+        let times = [entry.limit.not_before, gap];
+        times
+            .into_iter()
+            .flatten()
+            .fold(now, |until, time| if time > until { time } else { until })
     }
 
     /// Someone wants to ask something.
@@ -177,13 +184,19 @@ impl Hosts {
     }
 
     /// Gives out what turns there are.
-    pub(crate) fn turns(&mut self, now: Moment) -> Vec<Turn> {
+    /// `may_leave` says of a poll whose host is free whether it may begin now; if so, it
+    /// does.
+    pub(crate) fn turns(
+        &mut self,
+        now: Moment,
+        may_leave: &mut dyn FnMut(&Job) -> bool,
+    ) -> Vec<Turn> {
         let mut turns = Vec::new();
         let at = clock::time(now);
         for group in self.busy.iter().copied().collect::<Vec<_>>() {
             let entry = self.entries.get_mut(&group).expect("a host that was met");
             let before = turns.len();
-            entry.turns(group, now, at, &mut turns);
+            entry.turns((group, now, at), may_leave, &mut turns);
             if entry.waiting.is_empty() {
                 self.busy.remove(&group);
             }
@@ -260,19 +273,39 @@ impl Hosts {
             .find(|(robots, _)| robots.origin == origin)
     }
 
-    /// When the next turn is to be given out.
-    pub(crate) fn wake_at(&self) -> Time {
+    /// When the next turn is to be given out, if polls that count may leave at
+    /// `leave_at`.
+    pub(crate) fn wake_at(&self, leave_at: Time) -> Time {
         let mut wake_at = Time::NEVER;
         for group in &self.busy {
             let entry = &self.entries[group];
-            if entry.waiting.iter().any(|waiting| !entry.is_held(waiting)) {
-                let free_at = entry.limit.free_at();
-                if free_at < wake_at {
-                    wake_at = free_at;
+            let free_at = entry.limit.free_at();
+            for waiting in entry
+                .waiting
+                .iter()
+                .filter(|waiting| !entry.is_held(waiting))
+            {
+                let turn_at = match &waiting.who {
+                    Who::Poll(job) if job.is_counted && leave_at > free_at => leave_at,
+                    _ => free_at,
+                };
+                if turn_at < wake_at {
+                    wake_at = turn_at;
                 }
             }
         }
         wake_at
+    }
+
+    /// How many polls that count wait for a turn.
+    pub(crate) fn n_counted_waiting(&self) -> usize {
+        let waiting = self
+            .busy
+            .iter()
+            .flat_map(|group| &self.entries[group].waiting);
+        waiting
+            .filter(|waiting| matches!(&waiting.who, Who::Poll(job) if job.is_counted))
+            .count()
     }
 
     /// What is to be kept since the last time.
@@ -348,7 +381,12 @@ impl Entry {
         !matches!(waiting.who, Who::Robots(_)) && self.asking.contains(&fetch::origin(&waiting.url))
     }
 
-    fn turns(&mut self, group: GroupId, now: Moment, at: Time, turns: &mut Vec<Turn>) {
+    fn turns(
+        &mut self,
+        (group, now, at): (GroupId, Moment, Time),
+        may_leave: &mut dyn FnMut(&Job) -> bool,
+        turns: &mut Vec<Turn>,
+    ) {
         let mut position = 0;
         while position < self.waiting.len() {
             let waiting = &self.waiting[position];
@@ -397,6 +435,12 @@ impl Entry {
             };
             let permit = match permit {
                 Permit::Go if is_free => {
+                    if let Who::Poll(job) = &waiting.who
+                        && !may_leave(job)
+                    {
+                        position += 1;
+                        continue;
+                    }
                     self.limit.begin_at(at, clock::span(FINEST));
                     Permit::Go
                 }
@@ -415,5 +459,76 @@ impl Entry {
             let waiting = self.waiting.remove(position).expect("a place in the queue");
             turns.push(Turn::Answer(group, waiting, permit));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: i64 = 86_400_000;
+
+    fn hosts(robots: Robots) -> (Hosts, GroupId, Moment) {
+        let (mut hosts, group, now) = (
+            Hosts::default(),
+            GroupId::new(0).unwrap(),
+            Moment(1000 * DAY),
+        );
+        hosts.meet(group, Span::ZERO, 2);
+        hosts.heed(group, robots, Moment(now.0 - 2 * DAY));
+        (hosts, group, now)
+    }
+
+    fn robots(text: &str, now: Moment) -> Robots {
+        Robots {
+            origin: "https://example.org".to_owned(),
+            fetched_at: now,
+            answer: RobotsAnswer::Rules(text.to_owned()),
+        }
+    }
+
+    fn ask(hosts: &mut Hosts, group: GroupId) -> oneshot::Receiver<(Permit, GroupId)> {
+        let (sender, receiver) = oneshot::channel();
+        let url = Url::parse("https://example.org/page").unwrap();
+        let who = Who::Hop(sender);
+        hosts.wait(group, Waiting { url, who });
+        receiver
+    }
+
+    #[test]
+    fn what_robots_said_holds_on_while_it_cannot_be_had() {
+        let old = robots("User-agent: *\nDisallow: /private\n", Moment(998 * DAY));
+        let (mut hosts, group, now) = hosts(old.clone());
+        let _waits = ask(&mut hosts, group);
+        let turns = hosts.turns(now, &mut |_| true);
+        assert!(matches!(turns[..], [Turn::FetchRobots(..)]), "{turns:?}");
+        // It could not be had: what was known before is handed back.
+        hosts.end(
+            group,
+            Verdict::Unknown,
+            now,
+            &mut rand_pcg::Pcg64::new(1, 1),
+        );
+        hosts.heed(group, old, now);
+        let turns = hosts.turns(Moment(now.0 + 1000), &mut |_| true);
+        assert!(
+            matches!(turns[..], [Turn::Answer(_, _, Permit::Go)]),
+            "{turns:?}"
+        );
+    }
+
+    #[test]
+    fn nobody_waits_for_a_host_that_is_to_be_left_alone_for_long() {
+        let (mut hosts, group, now) = hosts(robots("", Moment(1000 * DAY)));
+        let mut rng = rand_pcg::Pcg64::new(1, 1);
+        let until = clock::time(Moment(now.0 + DAY));
+        hosts.end(group, Verdict::Wait(until), now, &mut rng);
+        let _waits = ask(&mut hosts, group);
+        let turns = hosts.turns(now, &mut |_| true);
+        assert!(
+            matches!(turns[..], [Turn::Answer(_, _, Permit::Later)]),
+            "{turns:?}"
+        );
+        assert_eq!(hosts.paused_until(group, clock::time(now)), until);
     }
 }

@@ -57,6 +57,8 @@ pub enum RobotsFound {
     Unreachable,
 }
 
+/// Nobody who looks at an address waits longer for its host.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// Redirects that are followed.
 const MOST_REDIRECTS: usize = 10;
 
@@ -269,7 +271,14 @@ impl Visit<'_> {
             if self.hosts.begin_if_free(group, now) {
                 break;
             }
-            tokio::time::sleep(clock::until(self.hosts.free_at(group), now)).await;
+            let free_at = self.hosts.free_at(group);
+            if free_at > clock::time(now) + clock::span(LONGEST_WAIT) {
+                return Ok(Err(FetchFailure::new(
+                    FailureKind::Status,
+                    "the host is to be left alone for now",
+                )));
+            }
+            tokio::time::sleep(clock::until(free_at, now)).await;
         }
         self.keep()?;
         let ask = Ask {

@@ -26,6 +26,7 @@ pub mod register;
 mod run;
 pub mod settings;
 pub mod source;
+mod timers;
 
 pub use event::{Event, Polled};
 pub use fail_point::FAIL_POINTS;

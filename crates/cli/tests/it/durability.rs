@@ -140,3 +140,27 @@ fn a_killed_run_loses_nothing_doubles_nothing_and_is_as_polite() {
     let doctor = place.run("doctor --json").ok();
     assert!(doctor.stdout.contains("\"sound\":true") || doctor.stdout.contains("\"sound\": true"));
 }
+
+/// A listing counts as read once all that it names is kept: whoever dies in between
+/// reads it again.
+#[test]
+fn a_run_killed_in_the_middle_of_a_listing_loses_none_of_it() {
+    const N_PAGES: usize = 5_000;
+    let origin = Origin::start(SiteSettings {
+        rates: vec![Rate::per_day(0.0).unwrap(); N_PAGES],
+        ..SiteSettings::default()
+    })
+    .unwrap();
+    for n in 1..12 {
+        let place = place(&origin);
+        let mut command = place.command("run --quiet --for 2s");
+        command.env("SPRINGTIDE_FAIL_POINT", format!("after-commit:{n}"));
+        assert!(command.status().unwrap().code().is_none(), "{n}");
+        place.run("run --quiet --for 2s").ok();
+        let store = Sqlite::read_only(place.path(".springtide")).unwrap();
+        let totals = store.sources().unwrap()[0].totals;
+        assert_eq!(totals.n_elements, N_PAGES as u64, "killed at {n}");
+        let n_kept = store.elements(None, ElementId(0), 10_000).unwrap().len();
+        assert_eq!(n_kept, N_PAGES + 1, "killed at {n}");
+    }
+}

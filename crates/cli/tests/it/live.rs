@@ -7,7 +7,7 @@ use serde_json::Value;
 use springtide_engine::origin::{Behaviour, Origin, SiteSettings, version_in};
 use springtide_policy::Rate;
 
-use crate::{Place, Ran};
+use crate::{Place, json, lines};
 
 /// A site of so many pages that change when they are told to.
 fn origin(n_pages: usize) -> Origin {
@@ -25,17 +25,6 @@ fn place() -> Place {
         "[budget]\npolls = \"10000000/day\"\n[http]\nallow_private = [\"127.0.0.1\"]\n\
          [[group]]\nmatch = \"127.0.0.1\"\nrate = \"1000/s\"\nconcurrency = 8\n",
     )
-}
-
-fn json(ran: &Ran) -> Value {
-    serde_json::from_str(&ran.stdout).unwrap()
-}
-
-fn lines(ran: &Ran) -> Vec<Value> {
-    let lines = ran.stdout.lines();
-    lines
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
 }
 
 #[test]

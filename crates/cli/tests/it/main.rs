@@ -151,3 +151,16 @@ pub(crate) fn column(csv: &str, index: usize) -> Vec<f64> {
 pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
+
+/// What the program printed, as JSON.
+pub(crate) fn json(ran: &Ran) -> serde_json::Value {
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
+/// The same, a document a line.
+pub(crate) fn lines(ran: &Ran) -> Vec<serde_json::Value> {
+    let lines = ran.stdout.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}

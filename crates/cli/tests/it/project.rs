@@ -2,18 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{Place, Ran};
-
-fn json(ran: &Ran) -> Value {
-    serde_json::from_str(&ran.stdout).unwrap()
-}
-
-fn lines(ran: &Ran) -> Vec<Value> {
-    let lines = ran.stdout.lines();
-    lines
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
-}
+use crate::{Place, json, lines};
 
 /// A project with a list of three addresses.
 fn listed() -> Place {

@@ -377,3 +377,42 @@ fn all_that_is_due_at_one_host_is_polled_before_it_ends() {
     let ended = until_done(folder.path(), &settings);
     assert!(ended.n_polls >= 15, "{ended:?}");
 }
+
+/// Two hosts, one of which makes its polls wait: the budget is kept to when polls leave,
+/// not when they are chosen.
+#[test]
+fn no_five_seconds_hold_more_polls_than_the_budget_allows() {
+    let slow = Origin::start_at(
+        "127.0.0.2:0".parse().unwrap(),
+        SiteSettings {
+            rates: rates(&[0.0; 8]),
+            robots: Some("User-agent: *\nCrawl-delay: 0.9\n".to_owned()),
+            ..SiteSettings::default()
+        },
+    )
+    .unwrap();
+    let fast = quiet_origin(20);
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = settings(&[
+        ("slow", SourceKind::Sitemap, slow.url("/sitemap.xml")),
+        ("fast", SourceKind::Sitemap, fast.url("/sitemap.xml")),
+    ]);
+    let per_second = 3.0;
+    settings.budget.per_day = per_second * 86_400.0;
+    settings.budget.first_pass = FirstPass::Counted;
+    settings.budget.audit = 0.5;
+    run(folder.path(), settings, seconds(14.0));
+    let mut at: Vec<SystemTime> = [&slow, &fast]
+        .iter()
+        .flat_map(|origin| origin.requests())
+        .filter(|request| request.path != "/robots.txt")
+        .map(|request| request.received_at)
+        .collect();
+    at.sort_unstable();
+    assert!(at.len() as f64 > 0.8 * 14.0 * per_second, "{}", at.len());
+    let most = (1.0 + 1.1 * per_second * 5.0) as usize;
+    for polls in at.windows(most + 1) {
+        let took = polls[most].duration_since(polls[0]).unwrap();
+        assert!(took >= Duration::from_millis(4_990), "{most} in {took:?}");
+    }
+}

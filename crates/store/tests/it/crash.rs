@@ -18,23 +18,22 @@ use springtide_store::{
 };
 
 const FOLDER: &str = "SPRINGTIDE_STORE_CRASH_FOLDER";
+const NAME: &str = "crash::what_was_committed_survives_being_killed_and_nothing_is_half";
 const N_KILLS: usize = 40;
 const N_ELEMENTS: u32 = 500;
 const POLLS_PER_BATCH: u64 = 7;
 
 #[test]
 fn what_was_committed_survives_being_killed_and_nothing_is_half() {
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        commit_until_killed(Path::new(&folder));
+    }
     let folder = tempfile::tempdir().unwrap();
     let mut rng = Pcg64::seed_from_u64(4);
     let mut said = 0;
     for _ in 0..N_KILLS {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "crash::commits_until_killed",
-                "--ignored",
-                "--nocapture",
-            ])
+            .args(["--exact", NAME, "--nocapture"])
             .env(FOLDER, folder.path())
             .stdout(Stdio::piped())
             .spawn()
@@ -105,14 +104,8 @@ fn n_batches(store: &dyn Store) -> u64 {
     note.map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().unwrap()))
 }
 
-#[test]
-#[ignore = "goes on until it is killed; run by the test above"]
 #[expect(clippy::print_stdout, reason = "it is how the other process is told")]
-fn commits_until_killed() {
-    let Some(folder) = std::env::var_os(FOLDER) else {
-        return;
-    };
-    let folder = Path::new(&folder);
+fn commit_until_killed(folder: &Path) -> ! {
     let mut store = Sqlite::create_or_open(folder).unwrap();
     let bodies = Bodies::open(folder.join("bodies")).unwrap();
     let mut number = n_batches(&store);
