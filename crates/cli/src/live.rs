@@ -22,6 +22,8 @@ pub(crate) struct Found {
     pub(crate) kind: Option<SourceKind>,
     /// How many elements it names; more may be found.
     pub(crate) n_elements: Option<u64>,
+    /// Further listings that it names, which name elements themselves.
+    pub(crate) n_listings: Option<u64>,
     /// What robots.txt says, in a few words.
     pub(crate) robots: Option<&'static str>,
     pub(crate) crawl_delay_seconds: Option<f64>,
@@ -66,6 +68,7 @@ pub(crate) fn inspect(
     Ok(Found {
         kind: is_seen.then_some(found.kind),
         n_elements: is_seen.then_some(found.n_elements),
+        n_listings: is_seen.then_some(found.n_listings),
         robots: Some(match found.robots {
             RobotsFound::None => "none",
             RobotsFound::Allowed => "allows it",

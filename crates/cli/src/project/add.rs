@@ -350,7 +350,17 @@ impl Row {
         let found = &self.found;
         let first_pass = found.first_pass_seconds.filter(|seconds| *seconds >= 1.0);
         let some = |texts: &[&str]| (!texts.is_empty()).then(|| texts.join(", "));
-        line("elements", found.n_elements.map(|n| count(n as usize)));
+        let n_listings = found.n_listings.filter(|n| *n > 0);
+        let named = match (found.n_elements, n_listings) {
+            (Some(0), Some(n)) => Some(format!("named by {} further listings", count(n as usize))),
+            (Some(m), Some(n)) => Some(format!(
+                "{}, and those of {} further listings",
+                count(m as usize),
+                count(n as usize)
+            )),
+            (n_elements, _) => n_elements.map(|n| count(n as usize)),
+        };
+        line("elements", named);
         line("robots.txt", found.robots.map(str::to_owned));
         line("crawl-delay", found.crawl_delay_seconds.map(brief));
         line("validators", some(&found.validators));
