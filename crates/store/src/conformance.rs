@@ -18,8 +18,8 @@ use std::collections::BTreeSet;
 
 use crate::{
     Audit, BodyId, Brief, Change, ChangeFilter, ChangeKind, Copy, Element, ElementId, Fact,
-    Failure, Group, GroupId, History, Host, Kept, Moment, Poll, PollOutcome, Purpose, Robots,
-    RobotsAnswer, Role, Source, SourceId, SourceKind, State, Store, Totals,
+    Failure, Group, GroupId, History, Host, Kept, Moment, Poll, PollOutcome, Purpose, Query,
+    Robots, RobotsAnswer, Role, Source, SourceId, SourceKind, State, Store, Totals,
 };
 
 /// A test for every function here, with a function that calls what it is given
@@ -51,6 +51,7 @@ macro_rules! conformance {
             polls_are_listed_newest_first,
             audits_tell_whether_a_copy_was_fresh,
             the_latest_polls_that_count_are_listed,
+            what_is_known_of_queries_is_kept_and_listed_by_text,
             bodies_of_copies_and_of_versions_are_named,
             a_removed_source_leaves_nothing_and_its_numbers_are_not_given_again,
             facts_of_one_batch_are_kept_in_their_order,
@@ -84,6 +85,7 @@ pub fn an_empty_store_has_no_answers(store: &mut dyn Store) {
     assert_eq!(changes(store, &ChangeFilter::default()), []);
     assert_eq!(store.audits(Moment(i64::MIN)).unwrap(), []);
     assert_eq!(store.latest_polls(9).unwrap(), []);
+    assert_eq!(store.queries(SourceId(0)).unwrap(), []);
     assert_eq!(bodies(store), BTreeSet::new());
     keep(store, &[]);
 }
@@ -651,6 +653,45 @@ pub fn the_latest_polls_that_count_are_listed(store: &mut dyn Store) {
     assert_eq!(store.latest_polls(3).unwrap(), all[..3]);
 }
 
+/// The last word on each holds; one text may be asked of several sources.
+pub fn what_is_known_of_queries_is_kept_and_listed_by_text(store: &mut dyn Store) {
+    let texts = ["", "Tide", "tide", "tide\0", "tide table", "é", "\u{10000}"];
+    let mut all = texts.map(|text| query(3, text));
+    for query in all.iter().rev() {
+        keep(store, &[Fact::Query(query.clone())]);
+    }
+    let others = [query(4, "tide")];
+    keep(store, &others.clone().map(Fact::Query));
+    assert_eq!(store.queries(SourceId(3)).unwrap(), all);
+    assert_eq!(store.queries(SourceId(4)).unwrap(), others);
+    assert_eq!(store.queries(SourceId(2)).unwrap(), []);
+    all[2] = Query {
+        asked_at: Moment(-1),
+        n_requests: u32::MAX,
+        total: Some(u64::MAX),
+        n_results: u32::MAX,
+        n_ours: u32::MAX,
+        note: Some("the server says 3 and sends 4".into()),
+        memory: vec![0, 255],
+        ..all[2].clone()
+    };
+    all[3] = Query {
+        total: None,
+        memory: Vec::new(),
+        ..all[3].clone()
+    };
+    keep(
+        store,
+        &[
+            Fact::Query(query(3, "tide\0")),
+            Fact::Query(all[2].clone()),
+            Fact::Query(all[3].clone()),
+        ],
+    );
+    assert_eq!(store.queries(SourceId(3)).unwrap(), all);
+    assert_eq!(store.queries(SourceId(4)).unwrap(), others);
+}
+
 /// So that no other needs to be kept.
 pub fn bodies_of_copies_and_of_versions_are_named(store: &mut dyn Store) {
     let kept = full(0);
@@ -661,7 +702,8 @@ pub fn bodies_of_copies_and_of_versions_are_named(store: &mut dyn Store) {
     assert_eq!(bodies(store), BTreeSet::from([copy, version]));
 }
 
-/// Its elements, copies, polls and changes go with it, and nothing else does.
+/// Its elements, copies, polls, changes and queries go with it, and nothing else
+/// does.
 pub fn a_removed_source_leaves_nothing_and_its_numbers_are_not_given_again(store: &mut dyn Store) {
     let of = |id: u32, source| {
         let mut kept = full(id);
@@ -686,6 +728,10 @@ pub fn a_removed_source_leaves_nothing_and_its_numbers_are_not_given_again(store
         [Fact::Poll(poll), Fact::Change(change)]
     };
     let mut facts = vec![Fact::Source(source(0)), Fact::Source(source(1))];
+    for number in [0, 1, 2] {
+        facts.push(Fact::Query(query(number, "a")));
+        facts.push(Fact::Query(query(number, "b")));
+    }
     for id in 0..300 {
         facts.push(of(id, id % 2));
         facts.extend(polls_and_changes(id, id % 2));
@@ -705,6 +751,8 @@ pub fn a_removed_source_leaves_nothing_and_its_numbers_are_not_given_again(store
     assert_eq!(store.polls(ElementId(2), 9).unwrap().len(), 1);
     assert_eq!(store.audits(Moment(0)).unwrap().len(), 150);
     assert_eq!(changes(store, &ChangeFilter::default()).len(), 150);
+    let n_queries = [0, 1, 2].map(|number| store.queries(SourceId(number)).unwrap().len());
+    assert_eq!(n_queries, [2, 0, 2]);
     let n_new: u64 = store.n_new().unwrap().iter().map(|(_, n)| n).sum();
     assert_eq!(n_new, 50);
     assert_eq!(store.next_element().unwrap(), 300);
@@ -737,6 +785,9 @@ pub fn facts_of_one_batch_are_kept_in_their_order(store: &mut dyn Store) {
             Fact::Poll(poll(0, 2)),
             Fact::Note("a", Some(vec![1])),
             Fact::Note("a", None),
+            Fact::Query(query(7, "before")),
+            Fact::SourceRemoved(SourceId(7)),
+            Fact::Query(query(7, "after")),
         ],
     );
     assert_eq!(store.element(ElementId(0)).unwrap(), Some(kept));
@@ -746,6 +797,7 @@ pub fn facts_of_one_batch_are_kept_in_their_order(store: &mut dyn Store) {
         [poll(0, 2), poll(0, 1)]
     );
     assert_eq!(store.note("a").unwrap(), None);
+    assert_eq!(store.queries(SourceId(7)).unwrap(), [query(7, "after")]);
     assert_eq!(store.next_element().unwrap(), 2);
 }
 
@@ -797,6 +849,7 @@ pub fn assert_same(a: &dyn Store, b: &dyn Store, n_elements: u32, n_others: u32)
     }
     for number in 0..n_others {
         let (source, id) = (SourceId(number), group(number));
+        assert_eq!(a.queries(source).unwrap(), b.queries(source).unwrap());
         for from in [0, n_elements / 2].map(ElementId) {
             for limit in [2, usize::MAX] {
                 let page = b.elements(Some(source), from, limit).unwrap();
@@ -962,5 +1015,19 @@ fn change(element: u32, found_at: i64) -> Change {
         body: Some(BodyId([8; 32])),
         content_type: Some("text/html".into()),
         size: Some(0.25),
+    }
+}
+
+fn query(source: u32, text: &str) -> Query {
+    Query {
+        source: SourceId(source),
+        text: text.into(),
+        asked_at: Moment(1_700_000_000_000),
+        n_requests: 4,
+        total: Some(1 << 40),
+        n_results: 30,
+        n_ours: 20,
+        note: None,
+        memory: vec![9; 40],
     }
 }

@@ -16,7 +16,8 @@ pub struct SourceId(pub u32);
 pub enum Fact {
     /// A source is as said here, new or not.
     Source(Source),
-    /// A source is no longer wanted, nor are its elements and what is known of them.
+    /// A source is no longer wanted, nor are its elements, its queries and what is
+    /// known of them.
     SourceRemoved(SourceId),
     /// What has come of a source so far.
     Totals(SourceId, Totals),
@@ -34,6 +35,8 @@ pub enum Fact {
     Poll(Poll),
     /// A change that was found. Its number is given by the store.
     Change(Change),
+    /// What is known of a query of a search source, after it was asked, new or not.
+    Query(Query),
     /// What is known of a host.
     Host(Host),
     /// What the scheduler remembers of a group.
@@ -416,6 +419,29 @@ pub struct ChangeFilter {
     pub element: Option<ElementId>,
     /// Those found from then on.
     pub since: Option<Moment>,
+}
+
+/// What is known of a query of a search source, after it was asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Query {
+    /// Of which source.
+    pub source: SourceId,
+    /// Its text; unique within its source.
+    pub text: String,
+    /// When it was last asked.
+    pub asked_at: Moment,
+    /// Requests made for it in all, whatever came of them.
+    pub n_requests: u32,
+    /// How many results there are in all, as the server last said.
+    pub total: Option<u64>,
+    /// How many results came with the last answer, on all its pages.
+    pub n_results: u32,
+    /// How many of those are ours.
+    pub n_ours: u32,
+    /// What was odd about the last answer, in one sentence, if anything.
+    pub note: Option<String>,
+    /// What a policy remembers of it.
+    pub memory: Vec<u8>,
 }
 
 /// What is known of a host: of an outermost group.

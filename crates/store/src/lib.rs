@@ -1,4 +1,4 @@
-//! Facts, kept: sources, elements, copies, and what polls showed.
+//! Facts, kept: sources, elements, copies, queries, and what polls showed.
 //!
 //! A [`Store`] keeps what the engine tells it and computes nothing. Everything is
 //! written as a batch of [`Fact`]s, which is kept whole or not at all: a poll and
@@ -158,6 +158,8 @@ pub trait Store: Send {
     fn audits(&self, since: Moment) -> Result<Vec<Audit>, Error>;
     /// When the latest polls that count were begun, latest first.
     fn latest_polls(&self, limit: usize) -> Result<Vec<Moment>, Error>;
+    /// What is known of the queries of a source, in the order of their texts.
+    fn queries(&self, source: SourceId) -> Result<Vec<Query>, Error>;
     /// Every body that a copy or a kept version names.
     fn bodies(&self, each: &mut dyn FnMut(BodyId)) -> Result<(), Error>;
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     Audit, BodyId, Brief, Change, ChangeFilter, ElementId, Error, Fact, Group, GroupId, Host, Kept,
-    Moment, Poll, Source, SourceId, State, Store, sqlite,
+    Moment, Poll, Query, Source, SourceId, State, Store, sqlite,
 };
 
 /// Facts, kept in memory: for tests, and for a run that leaves nothing behind.
@@ -20,6 +20,7 @@ pub struct Memory {
     polls: Vec<Poll>,
     changes: BTreeMap<u64, Change>,
     n_changes: u64,
+    queries: BTreeMap<(SourceId, String), Query>,
 }
 
 impl Memory {
@@ -66,6 +67,10 @@ impl Memory {
                 let change = change.clone();
                 self.changes.insert(number, Change { number, ..change });
             }
+            Fact::Query(query) => {
+                let key = (query.source, query.text.clone());
+                self.queries.insert(key, query.clone());
+            }
             Fact::Host(host) => {
                 self.hosts.insert(host.group, host.clone());
             }
@@ -91,6 +96,7 @@ impl Memory {
         self.changes.retain(|_, change| change.source != source);
         self.elements
             .retain(|_, kept| kept.element.source != source);
+        self.queries.retain(|_, query| query.source != source);
     }
 
     fn elements_where(&self, is_wanted: impl Fn(&Kept) -> bool) -> Vec<Kept> {
@@ -235,6 +241,13 @@ impl Store for Memory {
         begun.sort_unstable_by(|a, b| b.cmp(a));
         begun.truncate(limit);
         Ok(begun)
+    }
+
+    fn queries(&self, source: SourceId) -> Result<Vec<Query>, Error> {
+        let queries = self.queries.range((source, String::new())..);
+        let queries = queries.map(|(_, query)| query);
+        let of_source = queries.take_while(|query| query.source == source);
+        Ok(of_source.cloned().collect())
     }
 
     fn bodies(&self, each: &mut dyn FnMut(BodyId)) -> Result<(), Error> {

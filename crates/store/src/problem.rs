@@ -69,6 +69,9 @@ pub enum Problem {
         /// Of which element.
         element: ElementId,
     },
+    /// Queries are of a source that there is not.
+    #[error("there are queries of source {}, which there is not", .0.0)]
+    QueriesAlone(SourceId),
     /// The body of a copy or of a version is not there.
     #[error("the body of element {} is missing: {body}", .element.0)]
     BodyMissing {

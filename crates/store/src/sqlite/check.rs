@@ -22,7 +22,13 @@ pub(super) fn check(
         problems.add_failure(error)?;
     }
     if problems.0.is_empty() {
-        let checks = [check_elements, check_groups, check_counts, check_orphans];
+        let checks = [
+            check_elements,
+            check_groups,
+            check_counts,
+            check_orphans,
+            check_queries,
+        ];
         for check in checks {
             if let Err(error) = check(connection, &mut problems) {
                 problems.add_failure(error)?;
@@ -68,6 +74,13 @@ pub(super) fn repair(
         let what = format!("{what}s of elements that there are not, removed");
         say(connection.execute(&statement, [])?, &what);
     }
+    say(
+        connection.execute(
+            "DELETE FROM query WHERE NOT EXISTS (SELECT 1 FROM source WHERE id = query.source)",
+            [],
+        )?,
+        "queries of sources that there are not, removed",
+    );
     let mut missing = Vec::new();
     missing_bodies(connection, has_body, |problem| missing.push(problem))?;
     say(
@@ -364,6 +377,18 @@ fn check_orphans(connection: &Connection, problems: &mut Problems) -> Result<(),
             let element = ElementId(row.get(0)?);
             problems.add(Problem::Orphan { what, element });
         }
+    }
+    Ok(())
+}
+
+fn check_queries(connection: &Connection, problems: &mut Problems) -> Result<(), Error> {
+    let mut statement = connection.prepare(
+        "SELECT DISTINCT source FROM query \
+         WHERE NOT EXISTS (SELECT 1 FROM source WHERE id = query.source) LIMIT ?",
+    )?;
+    let mut rows = statement.query([MOST_PROBLEMS as i64])?;
+    while let Some(row) = rows.next()? {
+        problems.add(Problem::QueriesAlone(row.get(0)?));
     }
     Ok(())
 }

@@ -29,7 +29,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::{
     Audit, BodyId, Brief, Change, ChangeFilter, ElementId, Error, Fact, Group, GroupId, Host, Kept,
-    Moment, Poll, Problem, Source, SourceId, Store,
+    Moment, Poll, Problem, Query, Source, SourceId, Store,
 };
 
 /// Facts, kept by SQLite in a folder.
@@ -145,7 +145,7 @@ impl Sqlite {
     }
 
     /// Mends what follows from the rest: records, counts, indices, what is left of
-    /// elements that there are not. A copy whose body is missing is forgotten, so
+    /// elements and sources that there are not. A copy whose body is missing is forgotten, so
     /// that it is fetched again. Says what was done, in sentences.
     ///
     /// # Errors
@@ -350,6 +350,10 @@ impl Store for Sqlite {
 
     fn latest_polls(&self, limit: usize) -> Result<Vec<Moment>, Error> {
         read::latest_polls(&self.connection, limit)
+    }
+
+    fn queries(&self, source: SourceId) -> Result<Vec<Query>, Error> {
+        read::queries(&self.connection, source)
     }
 
     fn bodies(&self, each: &mut dyn FnMut(BodyId)) -> Result<(), Error> {

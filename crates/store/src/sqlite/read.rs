@@ -9,7 +9,8 @@ use super::locator::{self, candidates};
 use super::record::{self, Decoded};
 use crate::{
     Audit, BodyId, Brief, Change, ChangeFilter, Copy, Element, ElementId, Error, Failure, Group,
-    GroupId, History, Host, Kept, Moment, Poll, Robots, RobotsAnswer, Source, SourceId, Totals,
+    GroupId, History, Host, Kept, Moment, Poll, Query, Robots, RobotsAnswer, Source, SourceId,
+    Totals,
 };
 
 pub(super) fn sources(connection: &Connection) -> Result<Vec<Source>, Error> {
@@ -549,6 +550,28 @@ pub(super) fn latest_polls(connection: &Connection, limit: usize) -> Result<Vec<
     )?;
     let moments = statement.query_map([at_most(limit)], |row| row.get(0))?;
     Ok(moments.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn queries(connection: &Connection, source: SourceId) -> Result<Vec<Query>, Error> {
+    let mut statement = connection.prepare_cached(
+        "SELECT source, text, asked_at, n_requests, total, n_results, n_ours, note, memory \
+         FROM query WHERE source = ? ORDER BY text",
+    )?;
+    let queries = statement.query_map([source], |row| {
+        let total: Option<i64> = row.get(4)?;
+        Ok(Query {
+            source: row.get(0)?,
+            text: row.get(1)?,
+            asked_at: row.get(2)?,
+            n_requests: row.get(3)?,
+            total: total.map(i64::cast_unsigned),
+            n_results: row.get(5)?,
+            n_ours: row.get(6)?,
+            note: row.get(7)?,
+            memory: row.get(8)?,
+        })
+    })?;
+    Ok(queries.collect::<Result<_, _>>()?)
 }
 
 pub(super) fn bodies(connection: &Connection, each: &mut dyn FnMut(BodyId)) -> Result<(), Error> {

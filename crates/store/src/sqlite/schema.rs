@@ -9,7 +9,7 @@ use crate::Error;
 
 /// What makes a store of version n one of version n + 1, from n = 0, which is an
 /// empty file. What is listed here has been used and does not change any more.
-pub(super) const MIGRATIONS: &[&str] = &[include_str!("v1.sql")];
+pub(super) const MIGRATIONS: &[&str] = &[include_str!("v1.sql"), include_str!("v2.sql")];
 /// The version of a store that has gone through all of them.
 pub(super) const LATEST: u32 = MIGRATIONS.len() as u32;
 /// Marks the file as ours: "spri".
@@ -37,23 +37,33 @@ pub(super) fn version(connection: &Connection) -> Result<u32, Error> {
 }
 
 /// Brings a store up to date, a version at a time, each kept whole or not at all,
-/// after a copy of what there was.
+/// after a copy of what there was. An empty file has nothing to copy, and takes all
+/// steps at once, so that nobody ever finds a new store of an earlier version.
 pub(super) fn migrate(
     connection: &mut Connection,
     version: u32,
     migrations: &[&str],
     backup: impl Fn(u32) -> PathBuf,
 ) -> Result<(), Error> {
-    for (from, migration) in (0_u32..).zip(migrations).skip(version as usize) {
-        if from > 0 {
-            back_up(connection, &backup(from))?;
-        }
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        transaction.execute_batch(migration)?;
-        transaction.pragma_update(None, "application_id", APPLICATION)?;
-        transaction.pragma_update(None, "user_version", from + 1)?;
-        transaction.commit()?;
+    if version == 0 {
+        return take(connection, migrations, migrations.len() as u32);
     }
+    for (from, migration) in (0_u32..).zip(migrations).skip(version as usize) {
+        back_up(connection, &backup(from))?;
+        take(connection, &[migration], from + 1)?;
+    }
+    Ok(())
+}
+
+/// Takes these steps to a version, or none of them.
+fn take(connection: &mut Connection, steps: &[&str], to: u32) -> Result<(), Error> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for step in steps {
+        transaction.execute_batch(step)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    transaction.pragma_update(None, "user_version", to)?;
+    transaction.commit()?;
     Ok(())
 }
 
@@ -85,6 +95,19 @@ mod tests {
         assert_eq!(x(&Connection::open(backup(2)).unwrap(), "b"), Ok(2));
         migrate(&mut connection, 3, &steps, backup).unwrap();
         assert_eq!(x(&connection, "b"), Ok(20));
+    }
+
+    #[test]
+    fn an_empty_file_takes_all_steps_at_once_and_without_a_backup() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut connection = Connection::open(folder.path().join("store.db")).unwrap();
+        let backup = |version| folder.path().join(format!("v{version}"));
+        let steps = ["CREATE TABLE a (x)", "DROP TABLE b"];
+        assert!(migrate(&mut connection, 0, &steps, backup).is_err());
+        assert_eq!(version(&connection).unwrap(), 0);
+        migrate(&mut connection, 0, MIGRATIONS, backup).unwrap();
+        assert_eq!(version(&connection).unwrap(), LATEST);
+        assert!((0..=LATEST).all(|version| !backup(version).exists()));
     }
 
     #[test]

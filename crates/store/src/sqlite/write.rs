@@ -9,7 +9,7 @@ use super::record::{self, Decoded};
 use super::{counter, read};
 use crate::{
     Brief, Change, Copy, Element, ElementId, Error, Fact, Failure, Group, GroupId, History, Host,
-    Kept, Poll, RobotsAnswer, Source, SourceId, State, Totals,
+    Kept, Poll, Query, RobotsAnswer, Source, SourceId, State, Totals,
 };
 
 /// Records of a source that is removed are cleared in chunks of this many elements,
@@ -74,6 +74,7 @@ impl<'a> Batch<'a> {
             Fact::Kept(kept) => self.kept(kept),
             Fact::Poll(poll) => self.poll(poll),
             Fact::Change(change) => self.change(change),
+            Fact::Query(query) => self.query(query),
             Fact::Host(host) => {
                 self.hosts.insert(host.group, host);
                 Ok(())
@@ -146,6 +147,7 @@ impl<'a> Batch<'a> {
             "DELETE FROM poll WHERE element IN (SELECT id FROM element WHERE source = ?)",
             "DELETE FROM change WHERE source = ?",
             "DELETE FROM element WHERE source = ?",
+            "DELETE FROM query WHERE source = ?",
             "DELETE FROM source WHERE id = ?",
         ] {
             connection.prepare_cached(statement)?.execute([source])?;
@@ -395,6 +397,27 @@ impl<'a> Batch<'a> {
                 change.body.map(|body| body.0),
                 change.content_type,
                 change.size,
+            ])?;
+        Ok(())
+    }
+
+    fn query(&self, query: &Query) -> Result<(), Error> {
+        self.connection
+            .prepare_cached(
+                "INSERT OR REPLACE INTO query (source, text, asked_at, n_requests, total, \
+                 n_results, n_ours, note, memory) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            )?
+            .execute(params![
+                query.source,
+                query.text,
+                query.asked_at,
+                query.n_requests,
+                // A server may say anything, and a batch must not fail for it.
+                query.total.map(u64::cast_signed),
+                query.n_results,
+                query.n_ours,
+                query.note,
+                query.memory,
             ])?;
         Ok(())
     }

@@ -3,5 +3,6 @@
 mod body;
 mod crash;
 mod memory;
+mod migrate;
 mod properties;
 mod sqlite;

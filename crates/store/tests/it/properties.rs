@@ -6,8 +6,8 @@ use proptest::test_runner::RngSeed;
 use springtide_store::conformance::assert_same;
 use springtide_store::{
     BodyId, Change, ChangeKind, Copy, Element, ElementId, Fact, Failure, Group, GroupId, History,
-    Host, Kept, Memory, Moment, Poll, PollOutcome, Purpose, Robots, RobotsAnswer, Role, Source,
-    SourceId, SourceKind, Sqlite, State, Store, Totals,
+    Host, Kept, Memory, Moment, Poll, PollOutcome, Purpose, Query, Robots, RobotsAnswer, Role,
+    Source, SourceId, SourceKind, Sqlite, State, Store, Totals,
 };
 
 /// Few of each, so that facts meet.
@@ -57,6 +57,7 @@ fn fact() -> impl Strategy<Value = Fact> {
             .prop_map(|(id, failure)| Fact::SourceError(id, failure)),
         1 => (group_id(), option::of(group_id()), text())
             .prop_map(|(id, parent, name)| Fact::Group(Group { id, parent, name })),
+        3 => query().prop_map(Fact::Query),
         1 => host().prop_map(Fact::Host),
         1 => (group_id(), bytes()).prop_map(|(id, bytes)| Fact::GroupMemory(id, bytes)),
         1 => option::of(bytes()).prop_map(|bytes| Fact::Note("note", bytes)),
@@ -266,6 +267,33 @@ fn totals() -> impl Strategy<Value = Totals> {
         n_polls: counts[5],
         n_changes: counts[6],
     })
+}
+
+fn query() -> impl Strategy<Value = Query> {
+    // Some that meet, some that are anything.
+    let texts = (prop_oneof!["[ab]{0,2}", text()], option::of(text()));
+    let total = option::of(any::<u64>());
+    (
+        source_id(),
+        texts,
+        moment(),
+        any::<[u32; 3]>(),
+        total,
+        bytes(),
+    )
+        .prop_map(
+            |(source, (text, note), asked_at, counts, total, memory)| Query {
+                source,
+                text,
+                asked_at,
+                n_requests: counts[0],
+                total,
+                n_results: counts[1],
+                n_ours: counts[2],
+                note,
+                memory,
+            },
+        )
 }
 
 fn host() -> impl Strategy<Value = Host> {

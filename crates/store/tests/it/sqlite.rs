@@ -6,7 +6,8 @@ use std::path::Path;
 use rusqlite::Connection;
 use springtide_store::{
     BodyId, Copy, Element, ElementId, Error, Fact, Group, GroupId, History, Kept, Moment, Poll,
-    PollOutcome, Purpose, Role, Source, SourceId, SourceKind, Sqlite, State, Store, Totals,
+    PollOutcome, Problem, Purpose, Query, Role, Source, SourceId, SourceKind, Sqlite, State, Store,
+    Totals,
 };
 use tempfile::TempDir;
 
@@ -139,6 +140,7 @@ fn a_file_cut_short_or_overwritten_is_an_error_or_a_finding_but_no_panic() {
         let _ = store.scan(1, &mut |_, _| {});
         let _ = store.elements(None, ElementId(0), usize::MAX);
         let _ = store.find(SourceId(0), "https://host.example/700");
+        let _ = store.queries(SourceId(0));
         let _ = store.commit(&[Fact::Element(element(900)), Fact::Element(element(3000))]);
         let _ = store.repair(&mut |_| true);
         let _ = store.close();
@@ -339,8 +341,30 @@ fn damage_is_found_and_what_follows_from_the_rest_is_mended() {
             "element 3 is in group 5, which there is not",
         ],
     );
+    check(
+        "UPDATE query SET source = 4 WHERE text = 'ebb';
+         INSERT INTO query VALUES (4, 'flow', 0, 0, NULL, 0, 0, NULL, x'')",
+        &["there are queries of source 4, which there is not"],
+        &[],
+    );
     let parent = ["group 0 is in group 9, which there is not"];
     check("UPDATE element_group SET parent = 9", &parent, &parent);
+}
+
+#[test]
+fn repair_removes_queries_without_a_source_and_no_others() {
+    let (_folder, mut store) = store();
+    fill(&mut store, 0);
+    let before = store.queries(SourceId(0)).unwrap();
+    assert_eq!(before.len(), 2);
+    let alone = ["a", "b", "c"].map(|text| Fact::Query(query(4, text)));
+    store.commit(&alone).unwrap();
+    let problems = store.check(&mut |_| true).unwrap();
+    assert_eq!(problems, [Problem::QueriesAlone(SourceId(4))]);
+    let done = store.repair(&mut |_| true).unwrap();
+    assert_eq!(done, ["3 queries of sources that there are not, removed"]);
+    assert_eq!(store.queries(SourceId(4)).unwrap(), []);
+    assert_eq!(store.queries(SourceId(0)).unwrap(), before);
 }
 
 #[test]
@@ -378,7 +402,7 @@ fn open(folder: &Path) -> Connection {
     Connection::open(folder.join("store.db")).unwrap()
 }
 
-/// So many elements, every other polled once.
+/// So many elements, every other polled once, and two queries.
 fn fill(store: &mut Sqlite, n: u32) {
     let group = Group {
         id: GroupId::new(0).unwrap(),
@@ -386,6 +410,7 @@ fn fill(store: &mut Sqlite, n: u32) {
         name: "host.example".into(),
     };
     let mut facts = vec![Fact::Group(group), Fact::Source(source(0))];
+    facts.extend(["ebb", "flow"].map(|text| Fact::Query(query(0, text))));
     for id in 0..n {
         let mut kept = Kept::new(element(id));
         if id % 2 == 1 {
@@ -462,5 +487,19 @@ fn poll(id: u32, at: Moment) -> Poll {
         purpose: Purpose::First,
         is_counted: false,
         age_ms: None,
+    }
+}
+
+fn query(source: u32, text: &str) -> Query {
+    Query {
+        source: SourceId(source),
+        text: text.into(),
+        asked_at: Moment(1000),
+        n_requests: 1,
+        total: Some(12),
+        n_results: 10,
+        n_ours: 3,
+        note: None,
+        memory: vec![1; 16],
     }
 }
