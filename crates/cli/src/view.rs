@@ -152,7 +152,10 @@ impl View {
         let elapsed = clock::time(self.now).since(clock::time(synced_at));
         Told {
             belief: Some(told.belief),
-            frequency: (due_in > 0.0 && due_in.is_finite()).then(|| 1.0 / due_in),
+            frequency: match told.reason {
+                Reason::Watched => seen_frequency(history),
+                _ => (due_in > 0.0 && due_in.is_finite()).then(|| 1.0 / due_in),
+            },
             due_at: (due_in * MS_PER_DAY < i64::MAX as f64 / 4.0)
                 .then(|| Moment(synced_at.0.saturating_add((due_in * MS_PER_DAY) as i64))),
             reason: Some(words(told.reason, told.belief.mean(), seen.state)),
@@ -183,6 +186,13 @@ impl View {
         let (polled, now) = (clock::time(synced_at), clock::time(self.now));
         Recollection::new(memory, usual, polled, now)
     }
+}
+
+/// How often an element has been polled, per day.
+fn seen_frequency(history: &History) -> Option<f64> {
+    let (first, last) = (history.first_polled_at?, history.polled_at?);
+    let days = clock::millis_between(first, last) as f64 / MS_PER_DAY;
+    (days > 0.0).then(|| f64::from(history.n_polls.saturating_sub(1)) / days)
 }
 
 /// What can be told of an element; nothing where nothing is known.
@@ -226,6 +236,10 @@ fn words(reason: Reason, per_day: f64, state: State) -> Cow<'static, str> {
                 .into()
         }
         Reason::Sample => "polled early, to learn how often it changes".into(),
+        Reason::Watched => {
+            let every = every();
+            format!("changes about every {every}; comes with the queries that find it").into()
+        }
         Reason::Retry => "the last poll failed; tried again then".into(),
     }
 }

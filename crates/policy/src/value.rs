@@ -177,6 +177,18 @@ pub(crate) struct Blend {
     pub(crate) content: f64,
 }
 
+impl Blend {
+    /// One objective and nothing of the others.
+    pub(crate) fn only(objective: Objective) -> Self {
+        let share = |of| f64::from(u8::from(objective == of));
+        Self {
+            freshness: share(Objective::Freshness),
+            age: share(Objective::Age),
+            content: share(Objective::Content),
+        }
+    }
+}
+
 /// What a poll is worth at some time, how fast that rises, and how likely the copy
 /// is stale then.
 #[derive(Debug, Clone, Copy, PartialEq)]

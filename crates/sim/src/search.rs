@@ -6,7 +6,7 @@ use rand_distr::{Distribution, Exp};
 use rand_pcg::Pcg64;
 use springtide_policy::query::rounds::{Rounds, greedy_order, staleness_share};
 use springtide_policy::query::staleness::UpdateModel;
-use springtide_policy::query::{Answer, Choice, Efficiency, Limits, Live, Queries, Retrieval};
+use springtide_policy::query::{Choice, Efficiency, Limits, Live, Page, Queries, Retrieval};
 use springtide_policy::value::PollValue;
 use springtide_policy::{Objective, Rate, Span, Time, Weight};
 
@@ -139,22 +139,27 @@ pub fn run(
             }
         }
         Asker::Live => {
-            let mut live = Live::new(
-                queries.clone(),
-                Retrieval::USUAL,
-                world.values(),
-                vec![start; world.n_rows()],
-            );
+            let mut live = Live::new(queries.clone(), Retrieval::USUAL);
+            let values = world.values();
             let mut clock = Rounds::new(vec![0], interval, Span::ZERO, start);
             while let Some(now) = copies.until(clock.wake_at()) {
                 clock.next_query(now);
-                let Some(best) = live.best(now) else { continue };
+                let since = |polled_at: &f64| Span::days((now.as_days() - polled_at).max(0.0));
+                let each = values.iter().zip(&copies.polled_at);
+                let worth: Vec<f64> = each
+                    .map(|(value, polled_at)| value.after(since(polled_at).expect("a time")))
+                    .collect();
+                let Some(best) = live.best(&worth) else {
+                    continue;
+                };
                 let returned = queries.rows(best.query);
-                let answer = Answer {
+                let page = Page {
+                    number: best.page,
                     returned,
                     total: None,
+                    is_last: true,
                 };
-                live.answered(best.query, &answer, now);
+                live.read(best.query, &page);
                 copies.ask(best.query, returned, now);
             }
         }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::candidates::{Queries, Retrieval};
-use crate::value::PollValue;
-use crate::{Span, Time};
+use super::candidates::{Efficiency, Queries, Retrieval};
+use super::rows::Rows;
+use super::server::Statistics;
+use crate::Error;
 
-/// The choice of the next query of a search source, from moment to moment.
+/// The choice of the next request of a search source, from moment to moment.
 ///
 /// A query is worth the sum, over its rows, of what refreshing each is worth now,
 /// times the chance that it is returned, per request:
@@ -17,80 +18,145 @@ use crate::{Span, Time};
 ///
 /// A row that another query has just returned is worth next to nothing, and one that
 /// nobody has asked for in a long time much: overlaps, order and frequencies of the
-/// queries come out by themselves. The value is in the same unit as that of any other
-/// poll, so that one price and one budget serve all sources.
+/// queries come out by themselves. What a row is worth is said by whoever asks, in the
+/// unit of all other polls, so that one price and one budget serve all sources.
 ///
-/// It does nothing by itself: it is told what was [answered](Live::answered) and
-/// says which query is [best](Live::best).
+/// Pages are requests of their own. Where in an answer a row was is remembered, so a
+/// query whose first page has all that is ours costs one request, however many it
+/// would take to read it all; and one that turns out to find too much is left.
+///
+/// It does nothing by itself: it is told what was [read](Live::read) and says what is
+/// [best](Live::best).
 #[derive(Debug, Clone)]
 pub struct Live {
     queries: Queries,
+    /// How terms are written; for queries that were given none.
+    rows: Rows,
     retrieval: Retrieval,
-    values: Vec<PollValue>,
-    polled_at: Vec<Time>,
-    /// What each query's answer said last, by query.
-    totals: BTreeMap<usize, f64>,
-    /// How many rows queries were said to find, and how many they were taken to.
-    reported: f64,
-    predicted: f64,
-    /// How often a query was asked, and how often a row was in the answer, for queries
-    /// that have ever left one out.
-    returns: BTreeMap<usize, Returns>,
+    /// Whether it was known beforehand what queries find on the server.
+    is_counted: bool,
+    known: BTreeMap<usize, Known>,
+    /// Queries some of whose pages have been read, and how many; the latest last.
+    open: Vec<(usize, u64)>,
+    /// Requests under way: a query and a page.
+    under_way: Vec<(usize, u64)>,
+    /// How much more than ours a term finds, and how much less a query of several
+    /// terms than the rarest of them.
+    of_terms: Ratio,
+    of_several: Ratio,
 }
 
+/// What answers have shown of a query.
 #[derive(Debug, Clone)]
-struct Returns {
-    n_asked: u32,
-    n_returned: Vec<u32>,
+struct Known {
+    total: Option<f64>,
+    places: Vec<Place>,
 }
 
-/// A query that could be asked.
+/// Where a row was in the answers to a query.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    /// Its page, counted from 1; 0 if nobody knows.
+    page: u16,
+    /// How often in a row it was not in the answer.
+    n_missed: u8,
+}
+
+/// How many times as many results as rows of ours there are, from queries that told.
+///
+/// Of what is still to be asked, requests per row are to be kept low, so it is the
+/// harmonic mean that counts; it begins with so many queries that find ours alone.
+#[derive(Debug, Clone, Copy)]
+struct Ratio {
+    n: f64,
+    inverse: f64,
+}
+
+impl Ratio {
+    const START: Self = Self {
+        n: 2.0,
+        inverse: 2.0,
+    };
+
+    fn observe(&mut self, ratio: f64) {
+        self.n += 1.0;
+        self.inverse += 1.0 / ratio;
+    }
+
+    fn mean(self) -> f64 {
+        self.n / self.inverse
+    }
+}
+
+/// A request that could be made.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ask {
-    /// Which one.
+    /// Which query.
     pub query: usize,
-    /// How many requests it is expected to take.
+    /// Which page of its answer, counted from 1.
+    pub page: u64,
+    /// How many requests are worth making for it, this one included.
     pub n_requests: u64,
-    /// What it is worth a request.
+    /// What those are worth, each.
     pub value: f64,
 }
 
-/// What a query was answered.
+/// A page of an answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Answer<'a> {
-    /// Our rows that were among the results.
+pub struct Page<'a> {
+    /// Which, counted from 1.
+    pub number: u64,
+    /// Our rows on it.
     pub returned: &'a [u32],
     /// How many results there are in all, if the server says.
     pub total: Option<f64>,
+    /// Whether there are no more.
+    pub is_last: bool,
 }
 
-/// How many results' worth of trust there is in the estimates to begin with.
-const TRUST: f64 = 10.0;
+/// Queries that are read page by page at a time; those before them are begun again.
+const MOST_OPEN: usize = 4;
+/// How many times as many rows as we hold a server is taken to have when it is asked
+/// which queries may matter: too many rather than too few.
+const LARGE: f64 = 1000.0;
 
 impl Live {
-    /// Queries about rows that were polled at these times, and what polling each is
-    /// worth.
-    ///
-    /// # Panics
-    ///
-    /// If there are not as many values as times.
-    pub fn new(
-        queries: Queries,
-        retrieval: Retrieval,
-        values: Vec<PollValue>,
-        polled_at: Vec<Time>,
-    ) -> Self {
-        assert_eq!(values.len(), polled_at.len(), "one of each for every row");
+    /// Queries of which it is known how many rows they find on the server.
+    pub fn new(queries: Queries, retrieval: Retrieval) -> Self {
         Self {
             queries,
+            rows: Rows::default(),
             retrieval,
-            values,
-            polled_at,
-            totals: BTreeMap::new(),
-            reported: 0.0,
-            predicted: 0.0,
-            returns: BTreeMap::new(),
+            is_counted: true,
+            known: BTreeMap::new(),
+            open: Vec::new(),
+            under_way: Vec::new(),
+            of_terms: Ratio::START,
+            of_several: Ratio::START,
         }
+    }
+
+    /// All queries of at most `max_terms` terms that may matter for rows of a server of
+    /// which nothing is known.
+    ///
+    /// # Errors
+    ///
+    /// If there are more rows than can be counted.
+    pub fn about(rows: Rows, retrieval: Retrieval, max_terms: usize) -> Result<Self, Error> {
+        let mut statistics = Statistics::new(&rows);
+        statistics.set_server_rows(LARGE * rows.len() as f64)?;
+        for term in rows.term_ids() {
+            let n_local = rows.with_term(term.0).len() as f64;
+            statistics.count_term(term, LARGE * n_local)?;
+        }
+        let estimates = statistics.estimates(&rows);
+        let efficiency = Efficiency::Corrected;
+        let queries = Queries::about(&rows, &estimates, &retrieval, efficiency, max_terms);
+        Ok(Self {
+            rows,
+            is_counted: false,
+            ..Self::new(queries, retrieval)
+        })
     }
 
     /// The queries it chooses from.
@@ -98,185 +164,310 @@ impl Live {
         &self.queries
     }
 
-    /// When a row was last polled, by whatever request.
-    pub fn polled_at(&self, row: u32) -> Time {
-        self.polled_at[row as usize]
+    /// The text of a query.
+    pub fn text(&self, query: usize) -> String {
+        self.queries.text(query, &self.rows)
     }
 
-    /// The worth of polling a row is another, since more is known of its rate.
-    pub fn set_value(&mut self, row: u32, value: PollValue) {
-        self.values[row as usize] = value;
-    }
-
-    /// How many rows a query is taken to find on the server: what its last answer
-    /// said, else the estimate, corrected by what answers have said of others.
+    /// How many rows a query is taken to find on the server: what was last said, else
+    /// an estimate.
     ///
-    /// ```text
-    /// |R_S(q)| · (Σ said + t) / (Σ estimated + t)
-    /// ```
-    ///
-    /// over all answers, t being how far the estimates are trusted: the mean of a gamma
-    /// distribution for a common factor. Never below what we hold.
+    /// A term is taken to find as many times more than ours as terms have been found to,
+    /// and several terms as many times less than the rarest of them as others have, but
+    /// never less than we hold.
     pub fn n_server(&self, query: usize) -> f64 {
-        if let Some(total) = self.totals.get(&query) {
-            return *total;
+        let n_local = self.queries.rows(query).len() as f64;
+        let known = self.known.get(&query).and_then(|known| known.total);
+        match known {
+            Some(total) => total,
+            None if self.is_counted => self.queries.n_server(query).max(n_local),
+            None => {
+                let ratio = match self.queries.term_list(query) {
+                    [_] => self.of_terms.mean(),
+                    terms => self.rarest(terms) * self.of_several.mean(),
+                };
+                n_local * ratio.max(1.0)
+            }
         }
-        let factor = (self.reported + TRUST) / (self.predicted + TRUST);
-        let least = self.queries.rows(query).len() as f64;
-        (self.queries.n_server(query) * factor).max(least)
     }
 
-    /// The query that is worth most a request now; `None` if none is worth anything.
+    /// The least that any of these terms finds, in terms of what we hold of it.
+    fn rarest(&self, terms: &[u32]) -> f64 {
+        let ratios = terms.iter().map(|&term| {
+            let alone = self.queries.of_term(term);
+            let total = alone.and_then(|query| self.known.get(&query)?.total);
+            let n_local = self.rows.with_term(term).len().max(1);
+            match total {
+                Some(total) => total / n_local as f64,
+                None => self.of_terms.mean(),
+            }
+        });
+        ratios.fold(f64::INFINITY, f64::min)
+    }
+
+    /// The request that is best now, if these are what refreshing each row is worth;
+    /// `None` if none is worth anything.
     ///
     /// Of queries that are worth the same the first in the order of their texts is
     /// taken. It looks at every row of every query: some milliseconds for a million.
-    pub fn best(&self, now: Time) -> Option<Ask> {
-        let worth = self.worth(now);
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many values as rows.
+    pub fn best(&self, worth: &[f64]) -> Option<Ask> {
+        let mut worth = worth.to_vec();
+        self.discount_under_way(&mut worth);
         let mut best: Option<Ask> = None;
         for query in 0..self.queries.len() {
-            let n_server = self.n_server(query);
-            let n_requests = self.retrieval.n_requests(n_server);
-            let value = self.value(query, n_server, &worth) / n_requests as f64;
-            if value > best.map_or(0.0, |best| best.value) {
-                best = Some(Ask {
-                    query,
-                    n_requests,
-                    value,
-                });
+            if self.under_way.iter().any(|(asked, _)| *asked == query) {
+                continue;
+            }
+            let ask = self.weigh(query, &worth);
+            if ask.value > best.map_or(0.0, |best| best.value) {
+                best = Some(ask);
             }
         }
         best
     }
 
-    /// When, from now on, some query is worth the price; never, if none will be
-    /// within `at_most`.
-    pub fn wake_at(&self, price: f64, now: Time, at_most: Span) -> Time {
-        let is_worth_it = |days: f64| {
-            let then = Time(now.0 + days);
-            self.best(then).is_some_and(|best| best.value >= price)
-        };
-        if is_worth_it(0.0) {
-            return now;
-        }
-        if !at_most.0.is_finite() || !is_worth_it(at_most.0) {
-            return Time::NEVER;
-        }
-        // The worth of each row only rises, and so does the best.
-        let (mut low, mut high) = (0.0, at_most.0);
-        while high - low > 1e-6 * high {
-            let middle = (low + high) / 2.0;
-            if is_worth_it(middle) {
-                high = middle;
-            } else {
-                low = middle;
-            }
-        }
-        Time(now.0 + high)
+    /// The best request for one row: that of its queries which has it for the fewest
+    /// requests.
+    pub fn best_for(&self, row: u32) -> Option<Ask> {
+        let mut worth = vec![0.0; self.rows.len().max(row as usize + 1)];
+        worth[row as usize] = 1.0;
+        let finds_it = |query: &usize| self.queries.rows(*query).binary_search(&row).is_ok();
+        let asks = (0..self.queries.len()).filter(finds_it);
+        asks.map(|query| self.weigh(query, &worth))
+            .filter(|ask| ask.value > 0.0)
+            .max_by(|one, other| one.value.total_cmp(&other.value))
     }
 
-    /// The row polled longest ago, if that is as long ago as `max_interval`: it is to
-    /// be asked for by its id, since no query has returned it.
-    pub fn overdue(&self, now: Time, max_interval: Span) -> Option<u32> {
-        let (row, polled_at) = self.longest_unpolled()?;
-        (now.0 - polled_at.0 >= max_interval.0).then_some(row)
+    /// A request is made.
+    pub fn begin(&mut self, query: usize, page: u64) {
+        self.under_way.push((query, page));
     }
 
-    /// When a row will be [overdue](Self::overdue).
-    pub fn overdue_at(&self, max_interval: Span) -> Time {
-        match self.longest_unpolled() {
-            Some((_, polled_at)) => Time(polled_at.0 + max_interval.0),
-            None => Time::NEVER,
-        }
+    /// A request came to nothing.
+    pub fn give_up(&mut self, query: usize, page: u64) {
+        self.under_way.retain(|asked| *asked != (query, page));
+        self.open.retain(|(open, _)| *open != query);
     }
 
-    /// A query was answered: the rows that came with it are polled.
-    pub fn answered(&mut self, query: usize, answer: &Answer<'_>, now: Time) {
-        if let Some(total) = answer.total.filter(|total| *total >= 0.0) {
-            let least = answer.returned.len() as f64;
-            if !self.totals.contains_key(&query) {
-                self.reported += total.max(least);
-                self.predicted += self.queries.n_server(query);
-            }
-            self.totals.insert(query, total.max(least));
-        }
+    /// A page of an answer was read.
+    pub fn read(&mut self, query: usize, page: &Page<'_>) {
+        self.under_way
+            .retain(|asked| *asked != (query, page.number));
+        self.open.retain(|(open, _)| *open != query);
         let rows = self.queries.rows(query);
-        let places: Vec<usize> = answer
+        let known = self.known.entry(query).or_insert_with(|| Known {
+            total: None,
+            places: vec![Place::default(); rows.len()],
+        });
+        let number = u16::try_from(page.number).unwrap_or(u16::MAX);
+        let mut is_here = vec![false; rows.len()];
+        for place in page
             .returned
             .iter()
             .filter_map(|row| rows.binary_search(row).ok())
-            .collect();
-        // A query that has always returned all its rows needs no book-keeping.
-        if places.len() < rows.len() || self.returns.contains_key(&query) {
-            let returns = self.returns.entry(query).or_insert_with(|| Returns {
-                n_asked: 0,
-                n_returned: vec![0; rows.len()],
-            });
-            returns.n_asked += 1;
-            for place in places {
-                returns.n_returned[place] += 1;
+        {
+            is_here[place] = true;
+        }
+        for (place, is_here) in known.places.iter_mut().zip(is_here) {
+            let was_due = place.page == number || page.is_last && place.page > number;
+            let was_hoped_for = page.is_last && place.page == 0;
+            if is_here {
+                let page = number;
+                *place = Place { page, n_missed: 0 };
+            } else if was_due || was_hoped_for {
+                let n_missed = place.n_missed.saturating_add(1);
+                *place = Place { page: 0, n_missed };
             }
         }
-        for &row in answer.returned {
-            self.polled(row, now);
+        if let Some(total) = page
+            .total
+            .filter(|total| total.is_finite() && *total >= 0.0)
+        {
+            known.total = Some(total.max(page.returned.len() as f64));
+            self.settle_ratios();
+        }
+        if !page.is_last {
+            self.open.push((query, page.number));
+            if self.open.len() > MOST_OPEN {
+                self.open.remove(0);
+            }
         }
     }
 
-    /// A row was polled, by its id or in the answer to something else.
-    pub fn polled(&mut self, row: u32, now: Time) {
-        if let Some(polled_at) = self.polled_at.get_mut(row as usize) {
-            *polled_at = now;
+    /// What is to be remembered of a query, with rows by numbers of the caller's.
+    pub fn remember(&self, query: usize, number_of: impl Fn(u32) -> u32) -> Vec<u8> {
+        let mut bytes = vec![LAYOUT];
+        let Some(known) = self.known.get(&query) else {
+            return bytes;
+        };
+        bytes.extend(known.total.unwrap_or(f64::NAN).to_le_bytes());
+        for (&row, place) in self.queries.rows(query).iter().zip(&known.places) {
+            if place.page > 0 || place.n_missed > 0 {
+                bytes.extend(number_of(row).to_le_bytes());
+                bytes.extend(place.page.to_le_bytes());
+                bytes.push(place.n_missed);
+            }
+        }
+        bytes
+    }
+
+    /// Takes in what was remembered of queries, by their texts; rows that are no longer
+    /// there have no number.
+    pub fn recall<'a>(
+        &mut self,
+        remembered: impl IntoIterator<Item = (&'a str, &'a [u8])>,
+        row_of: impl Fn(u32) -> Option<u32>,
+    ) {
+        let remembered: BTreeMap<&str, &[u8]> = remembered.into_iter().collect();
+        if remembered.is_empty() {
+            return;
+        }
+        for query in 0..self.queries.len() {
+            let Some(bytes) = remembered.get(self.text(query).as_str()) else {
+                continue;
+            };
+            if let Some(known) = recalled(bytes, self.queries.rows(query), &row_of) {
+                self.known.insert(query, known);
+            }
+        }
+        self.settle_ratios();
+    }
+
+    /// Works out anew what answers say of queries that were never asked.
+    fn settle_ratios(&mut self) {
+        (self.of_terms, self.of_several) = (Ratio::START, Ratio::START);
+        let ratio = |query: usize, known: &Known| {
+            let n_local = self.queries.rows(query).len().max(1) as f64;
+            known.total.map(|total| (total / n_local).max(1.0))
+        };
+        let mut of_terms = Ratio::START;
+        for (&query, known) in &self.known {
+            if let ([_], Some(ratio)) = (self.queries.term_list(query), ratio(query, known)) {
+                of_terms.observe(ratio);
+            }
+        }
+        self.of_terms = of_terms;
+        let mut of_several = Ratio::START;
+        for (&query, known) in &self.known {
+            let terms = self.queries.term_list(query);
+            if terms.len() > 1
+                && let Some(ratio) = ratio(query, known)
+            {
+                of_several.observe((ratio / self.rarest(terms)).clamp(1e-6, 1.0));
+            }
+        }
+        self.of_several = of_several;
+    }
+
+    /// Rows that are about to come are worth that much less.
+    fn discount_under_way(&self, worth: &mut [f64]) {
+        for &(query, page) in &self.under_way {
+            let (n_read, n_pages) = self.pages(query);
+            let left = n_pages.saturating_sub(n_read).max(1) as f64;
+            let known = self.known.get(&query);
+            for (at, &row) in self.queries.rows(query).iter().enumerate() {
+                let place = known.map_or(0, |known| known.places[at].page);
+                let is_due = u64::from(place) == page;
+                let factor = match place {
+                    _ if is_due => 0.0,
+                    0 => 1.0 - 1.0 / left,
+                    _ => 1.0,
+                };
+                worth[row as usize] *= factor;
+            }
         }
     }
 
-    fn longest_unpolled(&self) -> Option<(u32, Time)> {
-        let rows = (0..).zip(self.polled_at.iter().copied());
-        rows.min_by(|one, other| one.1.0.total_cmp(&other.1.0))
+    /// How many pages of a query have been read, and how many there are.
+    fn pages(&self, query: usize) -> (u64, u64) {
+        let open = self.open.iter().find(|(open, _)| *open == query);
+        let n_pages = self.retrieval.n_requests(self.n_server(query));
+        (open.map_or(0, |&(_, n_read)| n_read), n_pages)
     }
 
-    /// What polling each row is worth now.
-    fn worth(&self, now: Time) -> Vec<f64> {
-        let each = self.values.iter().zip(&self.polled_at);
-        each.map(|(value, polled_at)| value.after(Span((now.0 - polled_at.0).max(0.0))))
-            .collect()
-    }
-
-    /// What a query's rows are worth, each times the chance that it is returned.
+    /// What a query is worth: of the pages that come next, as many as make it worth
+    /// most a request.
     ///
-    /// A row's chance is p = min(1, K/|R_S|) to begin with, and then what answers
-    /// showed, the first guess counted as one more: (returned + p)/(asked + 1).
-    fn value(&self, query: usize, n_server: f64, worth: &[f64]) -> f64 {
+    /// A row is on the page where it was, or on any of those to come; it is there at all
+    /// with the chance p = min(1, K/|R_S|), halved, then a third, … for each time in a
+    /// row that it was not.
+    fn weigh(&self, query: usize, worth: &[f64]) -> Ask {
         let rows = self.queries.rows(query);
+        let n_server = self.n_server(query);
+        let (n_read, n_pages) = self.pages(query);
+        let n_pages = n_pages.max(n_read + 1);
+        let n_left = n_pages - n_read;
         let chance = self.retrieval.chance(n_server);
-        match self.returns.get(&query) {
-            None => chance * rows.iter().map(|&row| worth[row as usize]).sum::<f64>(),
-            Some(Returns {
-                n_asked,
-                n_returned,
-            }) => {
-                let each = rows.iter().zip(n_returned);
-                each.map(|(&row, &n)| {
-                    let chance = (f64::from(n) + chance) / f64::from(n_asked + 1);
-                    chance * worth[row as usize]
-                })
-                .sum()
+        let mut ask = Ask {
+            query,
+            page: n_read + 1,
+            n_requests: n_left,
+            value: 0.0,
+        };
+        let Some(known) = self.known.get(&query) else {
+            let sum: f64 = rows.iter().map(|&row| worth[row as usize]).sum();
+            ask.value = chance * sum / n_left as f64;
+            return ask;
+        };
+        let mut anywhere = 0.0;
+        let mut on_pages = vec![0.0; usize::try_from(n_left).unwrap_or(0).min(MOST_PAGES)];
+        for (&row, place) in rows.iter().zip(&known.places) {
+            let expected = worth[row as usize] / f64::from(u16::from(place.n_missed) + 1);
+            let ahead = u64::from(place.page).checked_sub(n_read + 1);
+            match ahead.and_then(|ahead| on_pages.get_mut(usize::try_from(ahead).ok()?)) {
+                Some(sum) if place.page > 0 => *sum += expected,
+                _ => anywhere += chance * expected,
             }
         }
+        let each = anywhere / n_left as f64;
+        let mut sum = 0.0;
+        for (n, on_page) in (1..).zip(on_pages) {
+            sum += on_page + each;
+            if sum / n as f64 > ask.value {
+                (ask.n_requests, ask.value) = (n, sum / n as f64);
+            }
+        }
+        ask
     }
+}
+
+/// Pages of an answer that are told apart.
+const MOST_PAGES: usize = 1000;
+/// The layout of what is remembered, in its first byte.
+const LAYOUT: u8 = 1;
+
+fn recalled(bytes: &[u8], rows: &[u32], row_of: impl Fn(u32) -> Option<u32>) -> Option<Known> {
+    let (&LAYOUT, bytes) = bytes.split_first()? else {
+        return None;
+    };
+    let (total, places) = bytes.split_first_chunk::<8>()?;
+    let total = f64::from_le_bytes(*total);
+    let mut known = Known {
+        total: (total.is_finite() && total >= 0.0).then_some(total),
+        places: vec![Place::default(); rows.len()],
+    };
+    for entry in places.chunks_exact(7) {
+        let number = u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
+        let at = row_of(number).and_then(|row| rows.binary_search(&row).ok());
+        if let Some(at) = at {
+            known.places[at] = Place {
+                page: u16::from_le_bytes([entry[4], entry[5]]),
+                n_missed: entry[6],
+            };
+        }
+    }
+    Some(known)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::rows::RowsBuilder;
+    use super::super::terms::{Split, StopWords, terms_in};
     use super::*;
-    use crate::{Objective, Rate, Weight};
-
-    fn at(days: f64) -> Time {
-        Time::from_days(days).unwrap()
-    }
-
-    fn value(rate: f64, weight: f64) -> PollValue {
-        let rate = Rate::per_day(rate).unwrap();
-        PollValue::known(Objective::Content, rate).weighing(Weight::new(weight).unwrap())
-    }
 
     /// Three rows; a query for the first two, one for the last two, and one for each.
     fn live() -> Live {
@@ -287,88 +478,163 @@ mod tests {
             (&[1], 1.0),
             (&[2], 1.0),
         ];
-        Live::new(
-            Queries::given(queries),
-            Retrieval::USUAL,
-            vec![value(1.0, 1.0), value(1.0, 1.0), value(1.0, 2.5)],
-            vec![at(0.0); 3],
-        )
+        Live::new(Queries::given(queries), Retrieval::USUAL)
     }
+
+    fn titled(titles: &[&str]) -> Live {
+        let mut rows = RowsBuilder::new();
+        for title in titles {
+            let terms = terms_in(title, Split::Words, &StopWords::english());
+            rows.add(terms, 1.0).unwrap();
+        }
+        Live::about(rows.build(), Retrieval::USUAL, 2).unwrap()
+    }
+
+    fn query_of(live: &Live, text: &str) -> usize {
+        let all = 0..live.queries().len();
+        all.into_iter().find(|&q| live.text(q) == text).unwrap()
+    }
+
+    const LAST: Page<'_> = Page {
+        number: 1,
+        returned: &[],
+        total: None,
+        is_last: true,
+    };
 
     #[test]
     fn a_query_is_worth_what_its_rows_are_worth_now() {
-        let mut live = live();
-        assert_eq!(live.best(at(0.0)), None);
-        // λt³/3 each: 9 and 9, against 22.5 of the third alone.
-        let best = live.best(at(3.0)).unwrap();
-        assert_eq!((best.query, best.n_requests), (4, 1));
-        assert!((best.value - 22.5).abs() < 1e-12);
-        let answer = Answer {
-            returned: &[2],
-            total: None,
-        };
-        live.answered(4, &answer, at(3.0));
-        let best = live.best(at(3.0)).unwrap();
-        assert_eq!(best.query, 0);
-        assert!((best.value - 18.0).abs() < 1e-12);
-        live.polled(0, at(3.0));
-        // Overlaps take care of themselves: now the second row alone, by the first
-        // of three queries that take one request for it.
-        assert_eq!(live.best(at(3.0)).unwrap().query, 0);
-        live.polled(1, at(3.0));
-        assert_eq!(live.best(at(3.0)), None);
+        let live = live();
+        assert_eq!(live.best(&[0.0; 3]), None);
+        let best = live.best(&[9.0, 9.0, 22.5]).unwrap();
+        assert_eq!((best.query, best.page, best.n_requests), (4, 1, 1));
+        assert_eq!(best.value, 22.5);
+        // Overlaps take care of themselves.
+        assert_eq!(live.best(&[9.0, 9.0, 0.0]).unwrap().query, 0);
+        assert_eq!(live.best(&[0.0, 9.0, 0.0]).unwrap().query, 0);
+        assert_eq!(live.best_for(2).unwrap().query, 4);
     }
 
     #[test]
-    fn it_wakes_when_a_query_is_worth_the_price() {
-        let live = live();
-        let woken = live.wake_at(22.5, at(0.0), Span::days(100.0).unwrap());
-        assert!((woken.as_days() - 3.0).abs() < 1e-5, "{woken:?}");
-        assert_eq!(
-            live.wake_at(1e12, at(0.0), Span::days(100.0).unwrap()),
-            Time::NEVER
+    fn what_is_under_way_is_not_asked_twice() {
+        let mut live = live();
+        live.begin(0, 1);
+        let best = live.best(&[9.0, 9.0, 1.0]).unwrap();
+        assert_eq!((best.query, best.value), (4, 1.0));
+        live.give_up(0, 1);
+        assert_eq!(live.best(&[9.0, 9.0, 1.0]).unwrap().query, 0);
+    }
+
+    #[test]
+    fn a_query_that_finds_too_much_is_left_after_its_first_page() {
+        let mut live = titled(&["red boat", "red house", "red mill", "blue boat"]);
+        let red = query_of(&live, "red");
+        assert_eq!(live.best(&[1.0; 4]).unwrap().query, red);
+        live.begin(red, 1);
+        let page = Page {
+            returned: &[0],
+            total: Some(900.0),
+            is_last: false,
+            ..LAST
+        };
+        live.read(red, &page);
+        // Two of ours among ninety pages, against one that is in one.
+        let best = live.best(&[0.0, 1.0, 1.0, 1.0]).unwrap();
+        assert_ne!(best.query, red);
+        assert_eq!(live.n_server(red), 900.0);
+        // The first page is worth asking again: the row was there.
+        let best = live.best(&[1.0, 0.0, 0.0, 0.0]).unwrap();
+        assert_eq!((best.page, best.n_requests), (1, 1));
+    }
+
+    #[test]
+    fn pages_are_read_as_far_as_they_are_worth_it() {
+        let mut live = titled(&["red boat", "red boat", "red boat"]);
+        let red = query_of(&live, "red");
+        let pages: [(&[u32], bool); 3] = [(&[0], false), (&[], false), (&[1, 2], true)];
+        for (number, (returned, is_last)) in (1..).zip(pages) {
+            live.read(
+                red,
+                &Page {
+                    number,
+                    returned,
+                    total: Some(30.0),
+                    is_last,
+                },
+            );
+        }
+        let of_red = |live: &Live, worth: &[f64]| live.weigh(red, worth);
+        assert_eq!(of_red(&live, &[3.0, 1.0, 1.0]).n_requests, 1);
+        let all = of_red(&live, &[0.0, 3.0, 3.0]);
+        assert_eq!((all.page, all.n_requests, all.value), (1, 3, 2.0));
+        // In the middle of an answer only what is to come counts.
+        live.read(
+            red,
+            &Page {
+                number: 1,
+                returned: &[0],
+                total: Some(30.0),
+                is_last: false,
+            },
         );
-        assert_eq!(live.wake_at(0.1, at(5.0), Span::FOREVER), at(5.0));
+        let rest = of_red(&live, &[0.0, 3.0, 3.0]);
+        assert_eq!((rest.page, rest.n_requests, rest.value), (2, 2, 3.0));
     }
 
     #[test]
     fn totals_correct_the_estimates_of_other_queries() {
-        let mut live = live();
-        let answer = Answer {
-            returned: &[0, 1],
-            total: Some(40.0),
+        let mut live = titled(&["red boat", "red house", "red mill", "old boat", "old mill"]);
+        let (red, boat) = (query_of(&live, "red"), query_of(&live, "boat"));
+        assert_eq!(live.n_server(boat), 2.0);
+        let page = Page {
+            returned: &[0, 1, 2],
+            total: Some(300.0),
+            ..LAST
         };
-        live.answered(0, &answer, at(1.0));
-        assert_eq!(live.n_server(0), 40.0);
-        // (40 + 10) / (10 + 10) times as many as was thought.
-        assert_eq!(live.n_server(1), 62.5);
+        live.read(red, &page);
+        // Three in two hundredths: one of a hundred times as many, two of as many.
+        assert!((live.n_server(boat) - 2.0 * 3.0 / 2.01).abs() < 1e-12);
         // A rounded total may say less than was seen.
-        let answer = Answer {
-            returned: &[1, 2],
+        let page = Page {
             total: Some(0.0),
+            ..page
         };
-        live.answered(1, &answer, at(1.0));
-        assert_eq!(live.n_server(1), 2.0);
+        live.read(red, &page);
+        assert_eq!(live.n_server(red), 3.0);
     }
 
     #[test]
-    fn a_row_that_is_not_returned_is_worth_less_there_and_due_by_id() {
+    fn a_row_that_is_not_returned_is_worth_less_there() {
         let mut live = live();
-        let none = Answer {
-            returned: &[],
-            total: None,
+        assert_eq!(live.best(&[0.0, 1.0, 3.0]).unwrap().query, 4);
+        live.read(4, &LAST);
+        live.read(4, &LAST);
+        let best = live.best(&[0.0, 1.0, 3.0]).unwrap();
+        assert_eq!(best.query, 1);
+    }
+
+    #[test]
+    fn what_was_seen_of_queries_is_remembered_by_their_texts() {
+        let titles = ["red boat", "red house", "red mill", "blue boat"];
+        let mut before = titled(&titles);
+        let red = query_of(&before, "red");
+        let page = Page {
+            returned: &[0, 2],
+            total: Some(45.0),
+            ..LAST
         };
-        let before = live.best(at(2.0)).unwrap();
-        assert_eq!(before.query, 4);
-        live.answered(4, &none, at(2.0));
-        assert_ne!(live.best(at(2.0)).unwrap().query, 4);
-        let week = Span::days(7.0).unwrap();
-        live.polled(0, at(3.0));
-        live.polled(1, at(4.0));
-        assert_eq!(live.overdue(at(6.9), week), None);
-        assert_eq!(live.overdue_at(week), at(7.0));
-        assert_eq!(live.overdue(at(7.0), week), Some(2));
-        live.polled(2, at(7.0));
-        assert_eq!(live.overdue_at(week), at(10.0));
+        before.read(red, &page);
+        let bytes = before.remember(red, |row| row + 100);
+        let mut after = titled(&["blue boat", "red mill", "red house", "red boat"]);
+        let row_of = |number: u32| Some(103 - number);
+        after.recall([("red", &bytes[..]), ("gone", &[1][..])], row_of);
+        let red = query_of(&after, "red");
+        assert_eq!(after.n_server(red), 45.0);
+        let (worth, other) = ([0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 0.0]);
+        assert_eq!(after.weigh(red, &worth).n_requests, 1);
+        assert!(after.weigh(red, &other).value < 0.2);
+        // Bytes that make no sense are no memory.
+        after.recall([("red", &[9, 9][..])], row_of);
+        assert_eq!(after.n_server(red), 45.0);
     }
 }

@@ -121,6 +121,10 @@ impl Rows {
         self.written.len()
     }
 
+    pub(super) fn term_ids(&self) -> impl Iterator<Item = TermId> + use<> {
+        (0..self.n_terms() as u32).map(TermId)
+    }
+
     /// The term with this [key](super::term_key), if any row has it.
     pub fn term(&self, key: &str) -> Option<TermId> {
         self.numbers.get(key).copied().map(TermId)

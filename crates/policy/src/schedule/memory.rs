@@ -89,20 +89,19 @@ pub(super) fn numbers_to_bytes(numbers: &[f64]) -> Vec<u8> {
 
 /// `None` if it is not so many finite numbers.
 pub(super) fn numbers_from_bytes<const N: usize>(bytes: &[u8]) -> Option<[f64; N]> {
+    numbers_from_slice(bytes)?.try_into().ok()
+}
+
+/// `None` if it is not finite numbers.
+pub(super) fn numbers_from_slice(bytes: &[u8]) -> Option<Vec<f64>> {
     let (&LAYOUT, bytes) = bytes.split_first()? else {
         return None;
     };
-    if bytes.len() != 8 * N {
-        return None;
-    }
-    let mut numbers = [0.0; N];
-    for (number, bytes) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
-        *number = f64::from_le_bytes(bytes.try_into().ok()?);
-        if !number.is_finite() {
-            return None;
-        }
-    }
-    Some(numbers)
+    let numbers = bytes.chunks(8).map(|bytes| {
+        let number = f64::from_le_bytes(bytes.try_into().ok()?);
+        number.is_finite().then_some(number)
+    });
+    numbers.collect()
 }
 
 /// What is known of an element, read from what a scheduler remembers: for whoever
@@ -128,6 +127,8 @@ pub enum Reason {
     Sample,
     /// Its last poll failed, and then it is tried again.
     Retry,
+    /// It is never due by itself: it comes with queries.
+    Watched,
 }
 
 impl Recollection {
@@ -148,7 +149,9 @@ impl Recollection {
             shape: PRIOR_CHANGES + f64::from(remembered.changes) * kept,
             per: PRIOR_CHANGES / rate + f64::from(remembered.days) * kept,
         };
-        let reason = if remembered.is_put {
+        let reason = if remembered.wait == f32::INFINITY && remembered.due_in == f32::INFINITY {
+            Reason::Watched
+        } else if remembered.is_put {
             Reason::Retry
         } else if remembered.is_sample {
             Reason::Sample

@@ -23,6 +23,7 @@ mod pace;
 mod paced;
 mod planned;
 mod politeness;
+mod quota;
 
 use std::sync::Arc;
 
@@ -43,6 +44,7 @@ pub use pace::{Burst, Pace};
 use paced::{Habits, Paced, Queue};
 use planned::Planned;
 pub use politeness::{Limit, Verdict, retry_in};
+pub use quota::Quota;
 
 /// How polls are chosen.
 #[derive(Debug, Clone)]
@@ -214,6 +216,26 @@ impl Scheduler {
         }
     }
 
+    /// An element appears whose polls someone else sees to, as those of rows that come
+    /// many to a query: it is never due, and takes nothing of the budget, but what is
+    /// [observed](Self::observe) of it is learned. Its copy is in sync.
+    pub fn watch(&mut self, id: ElementId, element: Element, now: Time) {
+        match (&mut self.beside, &mut self.mode) {
+            (Some(beside), _) => {
+                beside.elements.set(id, element);
+                beside.learned.watch(id, element, &self.groups, now);
+            }
+            (None, Mode::Paced(paced)) => paced.watch(id, element, &self.groups, now),
+            _ => {}
+        }
+    }
+
+    /// What polling an element is worth now for an objective, its weight and cost left
+    /// out; nothing is known if nothing is learned.
+    pub fn worth(&self, id: ElementId, objective: Objective, now: Time) -> Option<f64> {
+        self.learned()?.worth(id, objective, now)
+    }
+
     /// So many elements will be there before long, those that are there included: a
     /// first pass is under way, and what a poll is worth depends on how many there are
     /// to poll.
@@ -228,9 +250,13 @@ impl Scheduler {
         if let Some(group) = self.outermost(id) {
             self.doors.release(id, group);
         }
+        let is_watched = self.is_watched(id);
         if let Some(beside) = &mut self.beside {
             let cost = beside.elements.get(id).cost.0;
             beside.learned.remove(id, cost);
+            if is_watched {
+                return;
+            }
         }
         match &mut self.mode {
             Mode::Planned(planned) => {
@@ -303,6 +329,9 @@ impl Scheduler {
     /// to draw it at random. Says whether it could be; one that is being polled, or
     /// is gone, cannot.
     pub fn take(&mut self, id: ElementId, now: Time) -> bool {
+        if self.is_watched(id) {
+            return false;
+        }
         if let Some(group) = self.outermost(id)
             && self.doors.release(id, group)
         {
@@ -319,6 +348,9 @@ impl Scheduler {
     /// A poll came to nothing: nothing is learned, and the element is due again at
     /// this time.
     pub fn put_back(&mut self, id: ElementId, due: Time, now: Time) {
+        if self.is_watched(id) {
+            return;
+        }
         match &mut self.mode {
             Mode::Planned(planned) => planned.put_back(id, plan_time(self.window, due)),
             Mode::Paced(paced) => paced.put_back(id, due, now),
@@ -344,6 +376,10 @@ impl Scheduler {
 
     /// What a poll showed.
     pub fn observe(&mut self, id: ElementId, outcome: Outcome, now: Time) {
+        if let Some(beside) = self.beside.as_mut().filter(|b| b.learned.is_watched(id)) {
+            beside.learned.observe(id, &beside.elements, outcome, now);
+            return;
+        }
         match &mut self.mode {
             Mode::Planned(planned) => planned.observe(id),
             Mode::Paced(paced) => paced.observe(id, outcome, now),
@@ -374,7 +410,10 @@ impl Scheduler {
         if let Some(beside) = &self.beside {
             // The policy says when, the other only how often it changes.
             let polled_at = beside.learned.polled_at(id)?;
-            let due = self.due_at(id).unwrap_or(Time::NEVER);
+            let due = match self.is_watched(id) {
+                true => Time::NEVER,
+                false => self.due_at(id).unwrap_or(Time::NEVER),
+            };
             remembered = Remembered {
                 is_look: false,
                 is_sample: false,
@@ -458,6 +497,32 @@ impl Scheduler {
             }
             (_, None) => {}
         }
+    }
+
+    /// Takes in an element that was polled before and is only [watched](Self::watch).
+    pub fn recall_watched(
+        &mut self,
+        id: ElementId,
+        element: Element,
+        polled_at: Time,
+        memory: &ElementMemory,
+    ) {
+        let remembered = Remembered::from_bytes(memory);
+        match (&mut self.mode, &mut self.beside) {
+            (_, Some(beside)) => {
+                beside.elements.set(id, element);
+                let learned = &mut beside.learned;
+                learned.recall_watched(id, element, &self.groups, polled_at, remembered);
+            }
+            (Mode::Paced(paced), None) => {
+                paced.recall_watched(id, element, &self.groups, polled_at, remembered);
+            }
+            (_, None) => {}
+        }
+    }
+
+    fn is_watched(&self, id: ElementId) -> bool {
+        self.learned().is_some_and(|learned| learned.is_watched(id))
     }
 
     /// Everyone who was there before is in again.
@@ -554,6 +619,15 @@ impl Scheduler {
             Mode::Planned(planned) => planned.price(),
             Mode::Paced(paced) => paced.price(),
             Mode::Sampled(_) => None,
+        }
+    }
+
+    /// What the poll that comes next is worth now, its weight and cost included; nothing
+    /// if nobody waits, or if the policy does not go by worth.
+    pub fn next_worth(&mut self, now: Time) -> Option<f64> {
+        match &mut self.mode {
+            Mode::Paced(paced) => paced.next_worth(now),
+            _ => None,
         }
     }
 
@@ -735,6 +809,72 @@ mod tests {
                 let near = |pair: &[f64]| (pair[0] - pair[1]).abs() < 0.3;
                 assert!(!phases.windows(2).any(near));
             }
+        }
+    }
+
+    #[test]
+    fn what_is_watched_is_never_due_and_teaches_all_the_same() {
+        for choice in [Choice::Learned, planned(Rule::Uniform, &[])] {
+            let mut rng = Pcg64::seed_from_u64(1);
+            let mut groups = Groups::new();
+            let group = groups.add(None);
+            let terms = Terms {
+                pacing: Pacing::Driver,
+                ..Terms::new(Budget::per_day(10.0).unwrap())
+            };
+            let nobody = Elements::new();
+            let start = || {
+                let present = Present::all(&nobody);
+                let mut rng = Pcg64::seed_from_u64(1);
+                let (choice, terms, groups) = (choice.clone(), terms.clone(), groups.clone());
+                Scheduler::new(choice, terms, groups, present, Time::START, &mut rng)
+            };
+            let mut scheduler = start();
+            let element = Element {
+                group: Some(group),
+                ..Element::default()
+            };
+            let (busy, quiet, own) = (ElementId(0), ElementId(1), ElementId(2));
+            for id in [busy, quiet] {
+                scheduler.watch(id, element, Time(0.0));
+            }
+            scheduler.add(own, element, Time(0.0), &mut rng);
+            for day in 1..40 {
+                let now = Time(f64::from(day));
+                scheduler.observe(busy, Outcome::Changed { age: None }, now);
+                scheduler.observe(quiet, Outcome::Unchanged, now);
+                // Nobody but the one whose polls are seen to here.
+                while let Some(id) = scheduler.next_poll(now, &mut rng) {
+                    assert_eq!(id, own);
+                    scheduler.observe(id, Outcome::Unchanged, now);
+                    if scheduler.wake_at() <= now {
+                        break;
+                    }
+                }
+                assert!(!scheduler.take(busy, now));
+            }
+            let now = Time(40.0);
+            let rate = |scheduler: &Scheduler, id| scheduler.belief(id, now).unwrap().mean();
+            assert!(rate(&scheduler, busy) > 10.0 * rate(&scheduler, quiet));
+            let worth = |id| scheduler.worth(id, Objective::Content, now).unwrap();
+            assert!(worth(busy) > 10.0 * worth(quiet));
+
+            let mut again = start();
+            again.recall_all(&scheduler.remember_all());
+            if let Some(bytes) = scheduler.remember_group(group) {
+                again.recall_group(group, &bytes);
+            }
+            for id in [busy, quiet] {
+                let memory = scheduler.remember(id).unwrap();
+                again.recall_watched(id, element, Time(39.0), &memory);
+            }
+            again.recalled(now, &mut rng);
+            assert_eq!(again.next_poll(now, &mut rng), None);
+            let (before, after) = (rate(&scheduler, busy), rate(&again, busy));
+            // What is usual depends a little on how many there are to poll.
+            assert!((after / before - 1.0).abs() < 0.01, "{before} {after}");
+            again.remove(busy, now);
+            assert_eq!(again.belief(busy, now), None);
         }
     }
 

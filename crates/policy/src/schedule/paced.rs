@@ -117,6 +117,31 @@ impl Paced {
         }
     }
 
+    /// An element appears whose polls someone else sees to.
+    pub(super) fn watch(&mut self, id: ElementId, element: Element, groups: &Groups, now: Time) {
+        if let Queue::Learned(learned) = &mut self.queue {
+            learned.watch(id, element, groups, now);
+            self.elements.set(id, element);
+            self.enter(id);
+        }
+    }
+
+    /// Takes in an element that was polled before and whose polls someone else sees to.
+    pub(super) fn recall_watched(
+        &mut self,
+        id: ElementId,
+        element: Element,
+        groups: &Groups,
+        polled_at: Time,
+        remembered: Option<Remembered>,
+    ) {
+        if let Queue::Learned(learned) = &mut self.queue {
+            learned.recall_watched(id, element, groups, polled_at, remembered);
+            self.elements.set(id, element);
+            self.enter(id);
+        }
+    }
+
     pub(super) fn remove(&mut self, id: ElementId, groups: &Groups) {
         let group = self.elements.get(id).group;
         self.limits
@@ -269,6 +294,15 @@ impl Paced {
             Queue::InUse(_) => {}
             Queue::Learned(learned) => learned.hint(id, self.elements.get(id), now),
         }
+    }
+
+    /// What polling the element that comes next is worth now.
+    pub(super) fn next_worth(&mut self, now: Time) -> Option<f64> {
+        let Queue::Learned(learned) = &mut self.queue else {
+            return None;
+        };
+        let (_, index) = learned.first(&self.elements, now)?;
+        learned.worth_of(ElementId(index), self.elements.get(ElementId(index)), now)
     }
 
     pub(super) fn price(&self) -> Option<f64> {

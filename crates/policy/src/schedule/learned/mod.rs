@@ -137,6 +137,8 @@ struct Member {
     is_sample: bool,
     /// Due when it was told to be, and not before.
     is_put: bool,
+    /// Never due: someone else sees to its polls.
+    is_watched: bool,
 }
 
 impl Member {
@@ -151,6 +153,7 @@ impl Member {
         is_look: false,
         is_sample: false,
         is_put: false,
+        is_watched: false,
     };
 }
 
@@ -223,11 +226,7 @@ impl Learned {
             expected_cost: 0.0,
             n_priced: 0,
             mean_interval: 0.0,
-            blend: Blend {
-                freshness: f64::from(u8::from(terms.objective == Objective::Freshness)),
-                age: f64::from(u8::from(terms.objective == Objective::Age)),
-                content: f64::from(u8::from(terms.objective == Objective::Content)),
-            },
+            blend: Blend::only(terms.objective),
             taken: None,
             deadlines: terms.max_interval.map(|longest| Deadlines {
                 longest: longest.0,
@@ -296,19 +295,61 @@ impl Learned {
         self.wait(id.0, &path, &standing, worth(element));
     }
 
+    /// An element appears whose polls someone else sees to: what they show teaches as
+    /// any other's, but it is never due here, and takes nothing of the budget.
+    pub(super) fn watch(&mut self, id: ElementId, element: Element, groups: &Groups, now: Time) {
+        self.set_aside();
+        if let Some(group) = element.group {
+            self.make_node(groups, group);
+        }
+        let leaf = self.leaf_of(groups, element.group);
+        self.enter_watched(id, leaf, now);
+        let path = self.tree.path(leaf);
+        self.wind(&path, now.0);
+        self.members[id.index()].polled = self.tree.nodes[leaf as usize].clock.shows;
+    }
+
+    /// What polling an element is worth now for an objective, but for its weight and
+    /// cost.
+    pub(super) fn worth(&self, id: ElementId, objective: Objective, now: Time) -> Option<f64> {
+        let member = self.members.get(id.index()).filter(|m| m.is_here)?;
+        let path = self.tree.path(member.leaf);
+        let leaf = &self.tree.nodes[member.leaf as usize];
+        let standing = member.standing(leaf, now.0);
+        let interval = (self.shown_at(&path, now.0) - member.polled).max(SHORTEST);
+        Some(blended_value(standing.belief, Blend::only(objective), interval).value)
+    }
+
+    /// What polling an element is worth now, weight and cost included.
+    pub(super) fn worth_of(&mut self, id: ElementId, element: Element, now: Time) -> Option<f64> {
+        let member = self.members.get(id.index()).filter(|m| m.is_here)?;
+        let path = self.tree.path(member.leaf);
+        self.wind(&path, now.0);
+        let standing = self.standing(id.0, now.0);
+        Some(worth(element) * self.worth_now(id.0, &path, &standing).value)
+    }
+
+    pub(super) fn is_watched(&self, id: ElementId) -> bool {
+        let member = self.members.get(id.index());
+        member.is_some_and(|member| member.is_here && member.is_watched)
+    }
+
     pub(super) fn remove(&mut self, id: ElementId, cost: f64) {
         self.set_aside();
         if let Some(member) = self.members.get_mut(id.index())
             && member.is_here
         {
+            let is_watched = member.is_watched;
             if !member.key.is_nan() {
                 self.n_waiting -= 1;
             }
             *member = Member::NONE;
             self.hinted.remove(&id.0);
-            self.n_members -= 1;
-            self.total_cost -= cost;
-            self.settle_pace();
+            if !is_watched {
+                self.n_members -= 1;
+                self.total_cost -= cost;
+                self.settle_pace();
+            }
         }
     }
 
@@ -385,7 +426,8 @@ impl Learned {
     pub(super) fn put_back(&mut self, id: ElementId, due: Time, now: Time) {
         self.set_aside();
         self.out_of_turn.remove(&id.0);
-        let Some(member) = self.members.get(id.index()).filter(|member| member.is_here) else {
+        let waits = |member: &&Member| member.is_here && !member.is_watched;
+        let Some(member) = self.members.get(id.index()).filter(waits) else {
             return;
         };
         if member.key.is_nan() {
@@ -452,7 +494,12 @@ impl Learned {
             .members
             .get(id.index())
             .filter(|member| member.is_here)?;
-        let due = self.due_at(id).unwrap_or(member.polled_at);
+        let (due, wait) = if member.is_watched {
+            (f64::INFINITY, f64::INFINITY)
+        } else {
+            let due = self.due_at(id).unwrap_or(member.polled_at);
+            (due, member.key - member.polled)
+        };
         Some(Remembered {
             is_look: member.is_look,
             is_sample: member.is_sample,
@@ -461,7 +508,7 @@ impl Learned {
             changes: member.changes,
             days: member.days,
             ahead: (member.polled - member.polled_at) as f32,
-            wait: (member.key - member.polled) as f32,
+            wait: wait as f32,
             due_in: (due - member.polled_at) as f32,
         })
     }
@@ -575,6 +622,34 @@ impl Learned {
         };
     }
 
+    /// The same for an element that is only [watched](Self::watch).
+    pub(super) fn recall_watched(
+        &mut self,
+        id: ElementId,
+        element: Element,
+        groups: &Groups,
+        polled_at: Time,
+        remembered: Option<Remembered>,
+    ) {
+        if let Some(group) = element.group {
+            self.make_room(group);
+            for around in groups.path(group) {
+                self.n_inside[around.number() as usize] += 1;
+            }
+        }
+        let leaf = match remembered {
+            Some(remembered) => self.leaf_at(groups, element.group, remembered.depth),
+            None => self.leaf_of(groups, element.group),
+        };
+        self.enter_watched(id, leaf, polled_at);
+        if let Some(remembered) = remembered {
+            let member = &mut self.members[id.index()];
+            member.changes = remembered.changes;
+            member.days = remembered.days;
+            member.polled = polled_at.0 + f64::from(remembered.ahead);
+        }
+    }
+
     /// Makes room for so many elements.
     pub(super) fn reserve(&mut self, n: usize) {
         self.members.reserve_exact(n);
@@ -587,7 +662,8 @@ impl Learned {
             self.price = self.usual_price(1.0);
         }
         let mut n_entries = vec![0_usize; self.tree.nodes.len()];
-        for member in self.members.iter().filter(|member| member.is_here) {
+        let waits = |member: &Member| member.is_here && !member.is_watched;
+        for member in self.members.iter().filter(|member| waits(member)) {
             n_entries[member.leaf as usize] += 1;
         }
         for (node, &n) in (0..).zip(&n_entries) {
@@ -596,7 +672,7 @@ impl Learned {
             self.wind(&path, now.0);
         }
         for (index, member) in (0..).zip(&self.members) {
-            if member.is_here {
+            if waits(member) {
                 self.tree.put_unordered(member.leaf, index, member.key);
             }
         }
@@ -610,7 +686,7 @@ impl Learned {
             let longest = deadlines.longest;
             let members = (0..).zip(&self.members);
             let mut queue: Vec<_> = members
-                .filter(|(_, member)| member.is_here)
+                .filter(|(_, member)| waits(member))
                 .map(|(index, member)| (member.polled_at + longest, member.polled_at, index))
                 .collect();
             queue.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -639,16 +715,18 @@ impl Learned {
             self.n_waiting += 1;
         } else {
             self.set_aside();
-            if self.members[id.index()].key.is_nan() {
+            let member = &self.members[id.index()];
+            if member.key.is_nan() && !member.is_watched {
                 self.n_waiting += 1;
             }
         }
+        let is_watched = self.members[id.index()].is_watched;
         let path = self.tree.path(self.members[id.index()].leaf);
         self.wind(&path, now.0);
         let standing = self.standing(index, now.0);
         let worth = worth(elements.get(id));
         let now_worth = self.worth_now(index, &path, &standing);
-        if !self.out_of_turn.remove(&index) {
+        if !self.out_of_turn.remove(&index) && !is_watched {
             self.note_price(worth * now_worth.value);
         }
 
@@ -697,6 +775,9 @@ impl Learned {
         member.is_put = false;
         let leaf = path[path.len() - 1];
         member.polled = self.tree.nodes[leaf as usize].clock.shows;
+        if is_watched {
+            return;
+        }
         if let Some(deadlines) = &mut self.deadlines {
             deadlines.push(index, now.0);
         }
@@ -953,6 +1034,14 @@ impl Learned {
 
     /// Makes room for an element in a leaf.
     fn enter(&mut self, id: ElementId, leaf: NodeId, now: Time) {
+        self.enter_watched(id, leaf, now);
+        self.members[id.index()].is_watched = false;
+        self.n_members += 1;
+        self.n_waiting += 1;
+    }
+
+    /// Makes room for an element in a leaf that is only watched.
+    fn enter_watched(&mut self, id: ElementId, leaf: NodeId, now: Time) {
         if id.index() >= self.members.len() {
             self.members.resize(id.index() + 1, Member::NONE);
         }
@@ -961,15 +1050,16 @@ impl Learned {
             polled_at: now.0,
             leaf,
             is_here: true,
+            is_watched: true,
             ..Member::NONE
         };
-        self.n_members += 1;
-        self.n_waiting += 1;
     }
 
     /// Works out what follows from the budget and the elements there are.
     fn settle_pace(&mut self) {
-        self.mean_interval = self.total_cost.max(self.expected_cost) / self.budget;
+        let total = self.total_cost.max(self.expected_cost);
+        // Nobody yet, or only such as are watched.
+        self.mean_interval = if total > 0.0 { total } else { 1.0 } / self.budget;
         if self.blend.freshness > 0.0 {
             self.blend.age = AGE_SHARE / self.mean_interval;
         }
