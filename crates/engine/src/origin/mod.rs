@@ -20,6 +20,7 @@
 //! ```
 
 mod behaviour;
+mod changes;
 pub mod hostile;
 mod serve;
 mod site;
