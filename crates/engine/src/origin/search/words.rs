@@ -23,9 +23,9 @@ impl Drawing {
     pub(super) fn new(n_rows: usize) -> Self {
         let root = (n_rows as f64).sqrt();
         Self {
-            words: Ranks::new((40.0 * root) as usize + WORDS.len(), 1.0),
-            brands: Ranks::new((2.0 * root) as usize + 5, 0.8),
-            tags: Ranks::new(TAGS.len(), 0.7),
+            words: Ranks::new((40.0 * root) as usize + WORDS.len(), 1.0, 5.0),
+            brands: Ranks::new((2.0 * root) as usize + 5, 0.8, 0.0),
+            tags: Ranks::new(TAGS.len(), 0.7, 0.0),
         }
     }
 
@@ -61,8 +61,11 @@ impl Drawing {
 /// Numbers from 0 on, the first of which is the commonest.
 ///
 /// ```text
-/// P(r) ∝ 1 / (r + 1)^s
+/// P(r) ∝ 1 / (r + 1 + q)^s
 /// ```
+///
+/// The offset q keeps the first from being in half of all titles: no shop sells one
+/// thing only.
 #[derive(Debug)]
 struct Ranks {
     /// Sums of the probabilities so far, times something.
@@ -70,10 +73,10 @@ struct Ranks {
 }
 
 impl Ranks {
-    fn new(n: usize, exponent: f64) -> Self {
+    fn new(n: usize, exponent: f64, offset: f64) -> Self {
         let sums = (1..=n)
             .scan(0.0, |sum, rank| {
-                *sum += (rank as f64).powf(-exponent);
+                *sum += (rank as f64 + offset).powf(-exponent);
                 Some(*sum)
             })
             .collect();
@@ -221,7 +224,7 @@ mod tests {
 
     #[test]
     fn the_first_ranks_are_the_commonest() {
-        let ranks = Ranks::new(1000, 1.0);
+        let ranks = Ranks::new(1000, 1.0, 0.0);
         let mut random = Pcg64Mcg::seed_from_u64(5);
         let mut counts = [0_u32; 1000];
         for _ in 0..100_000 {
