@@ -94,7 +94,12 @@ impl Ranks {
 fn word(rank: usize) -> String {
     match WORDS.get(rank) {
         Some(&word) => word.to_owned(),
-        None => syllables(rank - WORDS.len() + SYLLABLES * SYLLABLES),
+        None => {
+            // A step that has no divisor in common with the number of words of three
+            // syllables comes by all of them, and neighbours do not sound alike.
+            let (first, end) = (SYLLABLES.pow(2), SYLLABLES.pow(3));
+            syllables(first + (rank - WORDS.len()) * 7919 % (end - first))
+        }
     }
 }
 
