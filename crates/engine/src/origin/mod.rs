@@ -1,6 +1,6 @@
 //! An origin server of our own, on loopback: a [`Site`] that changes at known rates,
 //! and any [`Behaviour`] that a server can have. Tests, the demo and the benches ask
-//! it.
+//! it. A shop with a search box, built on it, is in [`search`].
 //!
 //! It knows nothing of the engine: what it served when is in its log, and what was
 //! true when follows from the seed of the site.

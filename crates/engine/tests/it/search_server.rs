@@ -545,6 +545,17 @@ async fn an_answer_may_be_late() {
 }
 
 #[tokio::test]
+async fn answers_take_as_long_as_they_were_set_to() {
+    let latency = Duration::from_millis(100);
+    let server = start(SearchSettings { latency, ..still() });
+    search(&server, "kettle", 1).await;
+    let request = server.requests().pop().unwrap();
+    // When it was answered is written down after the client has it.
+    let answered_at = request.answered_at.unwrap_or_else(SystemTime::now);
+    assert!(answered_at >= request.received_at + latency);
+}
+
+#[tokio::test]
 async fn rows_go_and_come() {
     let server = kettles();
     let catalogue = server.catalogue();
