@@ -1,6 +1,6 @@
 //! An origin server of our own, on loopback: a [`Site`] that changes at known rates,
 //! and any [`Behaviour`] that a server can have. Tests, the demo and the benches ask
-//! it.
+//! it. A shop with a search box, built on it, is in [`search`].
 //!
 //! It knows nothing of the engine: what it served when is in its log, and what was
 //! true when follows from the seed of the site.
@@ -20,7 +20,9 @@
 //! ```
 
 mod behaviour;
+mod changes;
 pub mod hostile;
+pub mod search;
 mod serve;
 mod site;
 
@@ -84,6 +86,8 @@ struct Shared {
     site: Site,
     base: String,
     scripts: RwLock<HashMap<String, Behaviour>>,
+    /// What paths without a script do.
+    other: RwLock<Behaviour>,
     log: Mutex<Log>,
     n_connections: AtomicU64,
 }
@@ -131,6 +135,7 @@ impl Origin {
             site: Site::new(settings, SystemTime::now()),
             base: format!("http://{address}"),
             scripts: RwLock::default(),
+            other: RwLock::new(Behaviour::Usual),
             log: Mutex::default(),
             n_connections: AtomicU64::new(0),
         });
@@ -176,6 +181,16 @@ impl Origin {
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(path.to_owned(), behaviour);
+    }
+
+    /// Has all paths that have no script behave in this way, instead of as the site
+    /// has them.
+    pub fn script_others(&self, behaviour: Behaviour) {
+        *self
+            .shared
+            .other
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = behaviour;
     }
 
     /// Has a path behave as usual again.
@@ -241,14 +256,14 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 impl Shared {
     fn behaviour(&self, path: &str) -> Behaviour {
         let scripts = self.scripts.read().unwrap_or_else(PoisonError::into_inner);
-        if scripts.is_empty() {
-            return Behaviour::Usual;
-        }
         scripts
             .get(path)
             .or_else(|| scripts.get(path.split('?').next().unwrap_or_default()))
             .cloned()
-            .unwrap_or(Behaviour::Usual)
+            .unwrap_or_else(|| {
+                let other = self.other.read().unwrap_or_else(PoisonError::into_inner);
+                other.clone()
+            })
     }
 
     fn locked(&self) -> std::sync::MutexGuard<'_, Log> {

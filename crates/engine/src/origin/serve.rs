@@ -56,10 +56,7 @@ pub(super) async fn serve(mut stream: TcpStream, shared: Arc<Shared>) -> io::Res
             Behaviour::Usual | Behaviour::Call(_) => {
                 let answer = usual(&shared, &request, ending);
                 let number = shared.log(request, answer.status);
-                let latency = shared.site.settings().latency;
-                if !latency.is_zero() {
-                    tokio::time::sleep(latency).await;
-                }
+                delay(&shared).await;
                 let sent = if is_head {
                     &answer.bytes[..answer.n_head]
                 } else {
@@ -70,6 +67,7 @@ pub(super) async fn serve(mut stream: TcpStream, shared: Arc<Shared>) -> io::Res
             }
             Behaviour::Reply(reply) => {
                 let number = shared.log(request, reply.status);
+                delay(&shared).await;
                 stream.write_all(&encode(&reply, ending)).await?;
                 shared.answered(number);
             }
@@ -84,6 +82,14 @@ pub(super) async fn serve(mut stream: TcpStream, shared: Arc<Shared>) -> io::Res
         if ending == Ending::Close {
             return Ok(());
         }
+    }
+}
+
+/// Waits for as long as every answer takes.
+async fn delay(shared: &Shared) {
+    let latency = shared.site.settings().latency;
+    if !latency.is_zero() {
+        tokio::time::sleep(latency).await;
     }
 }
 
@@ -404,7 +410,10 @@ fn reason(status: u16) -> &'static str {
         302 => "Found",
         304 => "Not Modified",
         308 => "Permanent Redirect",
+        400 => "Bad Request",
+        401 => "Unauthorized",
         404 => "Not Found",
+        405 => "Method Not Allowed",
         410 => "Gone",
         429 => "Too Many Requests",
         500 => "Internal Server Error",

@@ -2,12 +2,11 @@
 //! from a seed.
 
 use std::fmt::Write as _;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use rand::{RngExt, SeedableRng};
-use rand_pcg::Pcg64Mcg;
 use springtide_policy::Rate;
+
+use super::changes::{Changes, mix, next, rate_per_second};
 
 /// A site to be served.
 #[derive(Debug, Clone)]
@@ -86,54 +85,18 @@ impl Validators {
 #[derive(Debug)]
 pub struct Site {
     settings: SiteSettings,
-    started_at: SystemTime,
-    clocks: Vec<Mutex<Clock>>,
-}
-
-/// The changes of a page so far, in seconds since the start, and the one to come.
-#[derive(Debug)]
-struct Clock {
-    random: Pcg64Mcg,
-    next: f64,
-    changes: Vec<f64>,
-}
-
-impl Clock {
-    /// Draws changes until the one to come is after `now`.
-    fn advance(&mut self, rate_per_second: f64, now: f64) {
-        while self.next <= now {
-            self.changes.push(self.next);
-            self.next += gap(&mut self.random, rate_per_second);
-        }
-    }
-}
-
-/// Time to the next change, in seconds; forever, if there is none.
-fn gap(random: &mut Pcg64Mcg, rate_per_second: f64) -> f64 {
-    let u: f64 = random.random();
-    -(-u).ln_1p() / rate_per_second
+    changes: Changes,
 }
 
 impl Site {
     /// A site whose time begins at `started_at`.
     pub fn new(settings: SiteSettings, started_at: SystemTime) -> Self {
-        let clocks = (0..settings.rates.len())
-            .map(|page| {
-                let seed = mix(settings.seed, page as u64, 0);
-                let mut random = Pcg64Mcg::seed_from_u64(seed);
-                let next = gap(&mut random, rate_per_second(&settings, page));
-                Mutex::new(Clock {
-                    random,
-                    next,
-                    changes: Vec::new(),
-                })
-            })
-            .collect();
-        Self {
-            settings,
-            started_at,
-            clocks,
-        }
+        let rates = settings
+            .rates
+            .iter()
+            .map(|&rate| rate_per_second(rate, settings.time_scale));
+        let changes = Changes::new(settings.seed, rates, started_at);
+        Self { settings, changes }
     }
 
     /// How it was set up.
@@ -143,62 +106,33 @@ impl Site {
 
     /// When its time began.
     pub fn started_at(&self) -> SystemTime {
-        self.started_at
+        self.changes.started_at()
     }
 
     /// How many pages it has.
     pub fn n_pages(&self) -> usize {
-        self.clocks.len()
+        self.changes.len()
     }
 
     /// The version of a page at a moment: how often it had changed by then.
     pub fn version_at(&self, page: usize, at: SystemTime) -> u64 {
-        self.known(page, at, |changes| changes.len() as u64)
+        self.changes.count(page, at)
     }
 
     /// When a page last changed before a moment; when its time began, if it had not.
     pub fn changed_at(&self, page: usize, at: SystemTime) -> SystemTime {
-        let seconds = self.known(page, at, |changes| changes.last().copied().unwrap_or(0.0));
-        self.started_at + Duration::from_secs_f64(seconds)
+        let last = self.changes.last(page, at);
+        last.unwrap_or_else(|| self.started_at())
     }
 
     /// When a page changed, up to a moment.
     pub fn changes(&self, page: usize, until: SystemTime) -> Vec<SystemTime> {
-        self.known(page, until, |changes| {
-            changes
-                .iter()
-                .map(|&seconds| self.started_at + Duration::from_secs_f64(seconds))
-                .collect()
-        })
+        self.changes.until(page, until)
     }
 
     /// Makes a page change now, beside the changes that it would have had.
     pub fn change(&self, page: usize) {
-        let now = self.seconds(SystemTime::now());
-        let Some(clock) = self.clocks.get(page) else {
-            return;
-        };
-        let mut clock = clock.lock().unwrap_or_else(PoisonError::into_inner);
-        clock.advance(rate_per_second(&self.settings, page), now);
-        let last = clock.changes.last().copied().unwrap_or(0.0);
-        clock.changes.push(now.max(last));
-    }
-
-    fn known<T>(&self, page: usize, at: SystemTime, read: impl Fn(&[f64]) -> T) -> T {
-        let seconds = self.seconds(at);
-        let Some(clock) = self.clocks.get(page) else {
-            return read(&[]);
-        };
-        let mut clock = clock.lock().unwrap_or_else(PoisonError::into_inner);
-        clock.advance(rate_per_second(&self.settings, page), seconds);
-        let n = clock.changes.partition_point(|&change| change <= seconds);
-        read(&clock.changes[..n])
-    }
-
-    fn seconds(&self, at: SystemTime) -> f64 {
-        at.duration_since(self.started_at)
-            .unwrap_or_default()
-            .as_secs_f64()
+        self.changes.add(page, SystemTime::now());
     }
 
     /// The path of a page.
@@ -351,11 +285,6 @@ const PER_SITEMAP: usize = 50_000;
 /// About how long a paragraph is, in bytes.
 const PARAGRAPH: usize = 300;
 
-fn rate_per_second(settings: &SiteSettings, page: usize) -> f64 {
-    // `max` also turns a scale that is not a number into a site that stands still.
-    (settings.rates[page].as_per_day() / 86_400.0 * settings.time_scale).max(0.0)
-}
-
 fn title(page: usize) -> String {
     format!(
         "{} {} {page}",
@@ -384,19 +313,6 @@ fn write_paragraph(text: &mut String, seed: u64) {
         n_words += 1;
     }
     text.push('.');
-}
-
-/// A seed from three numbers, each bit of which depends on all of them.
-fn mix(a: u64, b: u64, c: u64) -> u64 {
-    next(next(next(a) ^ b) ^ c)
-}
-
-/// The generator SplitMix64.
-fn next(state: u64) -> u64 {
-    let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
 }
 
 /// A moment as sitemaps have it, to the millisecond.

@@ -11,3 +11,4 @@ mod listing;
 mod origin;
 mod robots;
 mod run;
+mod search_server;
