@@ -209,6 +209,7 @@ fn start(folder: &Path) -> (Duration, u64) {
             drop: Vec::new(),
             max_elements: u64::MAX,
             max_depth: 0,
+            search: None,
         }],
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -1,7 +1,7 @@
 //! The first pass: new elements, host by host, in the order in which they came.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 use springtide_policy::Time;
 use springtide_store::{ElementId, Error, GroupId, Store};
@@ -33,13 +33,15 @@ type Millis = i64;
 const READ_AT_A_TIME: usize = 256;
 
 impl FirstPass {
-    pub(crate) fn new(store: &dyn Store) -> Result<Self, Error> {
+    /// The new elements in a store, but for those of some groups that others see to.
+    pub(crate) fn new(store: &dyn Store, left_out: &BTreeSet<GroupId>) -> Result<Self, Error> {
         let mut pass = Self {
             hosts: BTreeMap::new(),
             ready: BinaryHeap::new(),
             n_left: 0,
         };
-        for (host, n) in store.n_new()? {
+        let n_new = store.n_new()?.into_iter();
+        for (host, n) in n_new.filter(|(host, _)| !left_out.contains(host)) {
             pass.queue(host).n_left = n;
             pass.n_left += n;
         }

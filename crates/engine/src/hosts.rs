@@ -172,6 +172,12 @@ impl Hosts {
             .fold(now, |until, time| if time > until { time } else { until })
     }
 
+    /// Whether a host is left alone for a while, by its own word or since it failed.
+    pub(crate) fn is_left_alone(&self, group: GroupId, now: Time) -> bool {
+        let entry = self.entries.get(&group);
+        entry.is_some_and(|entry| entry.limit.not_before.is_some_and(|at| at > now))
+    }
+
     /// Someone wants to ask something.
     pub(crate) fn wait(&mut self, group: GroupId, waiting: Waiting) {
         let entry = self.entries.get_mut(&group).expect("a host that was met");

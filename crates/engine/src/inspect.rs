@@ -287,7 +287,7 @@ impl Visit<'_> {
         };
         let hop = self.client.hop(&ask).await;
         self.hosts
-            .end(group, verdict(&hop), clock::now(), &mut self.rng);
+            .end(group, verdict(&hop, false), clock::now(), &mut self.rng);
         self.keep()?;
         Ok(hop)
     }

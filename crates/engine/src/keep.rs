@@ -134,7 +134,8 @@ pub(crate) fn conclude(done: &Done, belief: Option<Gamma>, trusts_dates: bool) -
             };
             conclusion(kept, PollOutcome::Failed, None, next, None)
         }
-        Ok(Found::NotModified) => {
+        // Rows and pages of answers have been taken apart before.
+        Ok(Found::NotModified | Found::Row(_) | Found::Page(_)) => {
             answered(&mut kept, at);
             let (change, next) = returned(before, &kept, at, Outcome::Unchanged);
             conclusion(kept, PollOutcome::Unchanged, change, next, Some(0))
@@ -161,7 +162,11 @@ pub(crate) fn conclude(done: &Done, belief: Option<Gamma>, trusts_dates: bool) -
             kept.history.n_changes = kept.history.n_changes.saturating_add(1);
             let since_change = age_of_last_change(before, here, at).filter(|_| trusts_dates);
             let age = since_change.map(|age| clock::span(std::time::Duration::from_millis(age)));
-            let (back, next) = returned(before, &kept, at, Outcome::Changed { age });
+            let outcome = match here.is_minor {
+                true => Outcome::Unchanged,
+                false => Outcome::Changed { age },
+            };
+            let (back, next) = returned(before, &kept, at, outcome);
             let change =
                 back.unwrap_or_else(|| change(before, &kept, at, ChangeKind::Changed, size));
             let age_ms = since_change

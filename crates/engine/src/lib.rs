@@ -24,6 +24,7 @@ pub mod origin;
 mod poll;
 pub mod register;
 mod run;
+pub mod search;
 pub mod settings;
 pub mod source;
 mod timers;

@@ -7,7 +7,8 @@ use std::time::SystemTime;
 
 use springtide_policy::schedule::Verdict;
 use springtide_store::{
-    Bodies, BodyId, GroupId, Kept, Moment, Purpose, Robots, RobotsAnswer, Role, SourceKind,
+    Bodies, BodyId, ElementId, GroupId, Kept, Moment, Purpose, Robots, RobotsAnswer, Role,
+    SourceId, SourceKind,
 };
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use url::Url;
@@ -17,6 +18,7 @@ use crate::detect::Lens;
 use crate::fail_point::fail_point;
 use crate::fetch::{self, Answer, Ask, Client, FailureKind, FetchFailure, Overflow, robots};
 use crate::hosts::{Permit, Waiting, Who};
+use crate::search::{self, Form, Prepared, answer};
 use crate::source::links::links;
 use crate::source::sitemap::{Hosts as ListedHosts, ListingLimits, ListingProblem, parse_sitemap};
 
@@ -44,6 +46,47 @@ pub(crate) struct Job {
     pub(crate) max_entries: usize,
     /// Whether links are to be followed.
     pub(crate) wants_links: bool,
+    /// What is asked of a search box.
+    pub(crate) question: Option<Question>,
+}
+
+/// What is asked of a search box.
+#[derive(Debug)]
+pub(crate) struct Question {
+    pub(crate) form: Arc<Form>,
+    pub(crate) asked: Asked,
+    /// What is sent; nothing asks by GET.
+    pub(crate) body: Option<Vec<u8>>,
+}
+
+/// A page of the answer to a query, or one row.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    Page(AskedPage),
+    Row,
+}
+
+/// A page of the answer to a query.
+#[derive(Debug, Clone)]
+pub(crate) struct AskedPage {
+    /// The number of the query, among those that were made up at a time; its text; and
+    /// the page, counted from 1.
+    pub(crate) query: usize,
+    pub(crate) generation: u32,
+    pub(crate) text: String,
+    pub(crate) page: u64,
+    /// The row that it is asked for, and why, if it is for one.
+    pub(crate) wanted: Option<(ElementId, Purpose)>,
+}
+
+impl Job {
+    /// The page that is asked for, if one is.
+    pub(crate) fn page(&self) -> Option<&AskedPage> {
+        match &self.question.as_ref()?.asked {
+            Asked::Page(page) => Some(page),
+            Asked::Row => None,
+        }
+    }
 }
 
 /// What a poll tells the loop.
@@ -57,6 +100,8 @@ pub(crate) enum Message {
     Done(Box<Done>),
     /// A robots.txt was fetched.
     Robots(GroupId, Url, Robots),
+    /// The queries of a search source have been made up.
+    Prepared(SourceId, Box<Prepared>),
     /// We cannot go on.
     Broken(springtide_store::Error),
 }
@@ -77,10 +122,27 @@ pub(crate) enum Found {
     NotModified,
     /// Here it is.
     Here(Box<Here>),
+    /// A row that was asked for by its id.
+    Row(Box<search::Found>),
+    /// A page of the answer to a query.
+    Page(Box<FoundPage>),
     /// It is not there (404), or no longer there (410).
     NotThere,
     /// We may not ask; or nobody knows whether we may.
     KeptOut(Permit),
+}
+
+/// A page of the answer to a query.
+#[derive(Debug)]
+pub(crate) struct FoundPage {
+    /// Our rows on it, and those that are to become ours.
+    pub(crate) rows: Vec<search::Found>,
+    /// How many results there were, those that came twice, and those of which nothing
+    /// could be made.
+    pub(crate) n_results: usize,
+    pub(crate) n_repeated: usize,
+    pub(crate) n_unusable: usize,
+    pub(crate) total: Option<f64>,
 }
 
 /// An element as it was found.
@@ -99,6 +161,27 @@ pub(crate) struct Here {
     /// Pages that it links to.
     pub(crate) links: Vec<Url>,
     pub(crate) listing: Option<ListingNews>,
+    /// It has changed, but not in what its staleness goes by.
+    pub(crate) is_minor: bool,
+}
+
+impl Here {
+    /// As it was, with this digest.
+    pub(crate) fn unchanged(digest: [u8; 32]) -> Self {
+        Self {
+            etag: None,
+            last_modified: None,
+            content_type: None,
+            digest,
+            body: None,
+            sketch: Vec::new(),
+            n_bytes: 0,
+            moved_to: None,
+            links: Vec::new(),
+            listing: None,
+            is_minor: false,
+        }
+    }
 }
 
 /// What is new in a listing.
@@ -125,7 +208,7 @@ pub(crate) struct Means {
 }
 
 impl Means {
-    fn tell(&self, message: Message) {
+    pub(crate) fn tell(&self, message: Message) {
         // The loop ends only after all polls have; if it is gone, so is the need to
         // tell.
         let _ = self.to_loop.send(message);
@@ -169,14 +252,18 @@ async fn follow(
     let mut moved_to = None;
     loop {
         let validators = Validators::of(job);
+        let question = job.question.as_ref();
+        let headers = question.map_or(&[][..], |question| &question.form.search.headers.0);
         let ask = Ask {
             etag: validators.etag,
             last_modified: validators.last_modified,
+            headers,
+            body: question.and_then(|question| question.body.as_deref()),
             overflow: Overflow::Fail,
             ..Ask::new(&url, means.max_body)
         };
         let hop = means.client.hop(&ask).await;
-        means.tell(Message::Ended(host, verdict(&hop)));
+        means.tell(Message::Ended(host, verdict(&hop, question.is_some())));
         fail_point("answered");
         let answer = match hop {
             Ok(answer) => answer,
@@ -187,6 +274,9 @@ async fn follow(
         };
         *status = Some(answer.status);
         *at = Some(clock::moment(answer.answered_at.max(answer.asked_at)));
+        if let Some(question) = question {
+            return conclude_question(job, question, means, answer).await;
+        }
         if answer.is_redirect() {
             let location = answer.location.as_deref().unwrap_or_default();
             let next = fetch::resolve(&url, location)?;
@@ -235,7 +325,7 @@ impl<'a> Validators<'a> {
             etag: None,
             last_modified: None,
         };
-        let Some(copy) = &job.kept.copy else {
+        let Some(copy) = job.kept.copy.as_ref().filter(|_| job.question.is_none()) else {
             return none;
         };
         let is_audit = job.purpose == Purpose::Audit;
@@ -263,9 +353,13 @@ impl<'a> Validators<'a> {
     }
 }
 
-/// What an answer, or none, says of a host.
-pub(crate) fn verdict(hop: &Result<Answer, FetchFailure>) -> Verdict {
+/// What an answer, or none, says of a host. A search box that has had enough of queries
+/// without saying for how long is left alone for a time of its own.
+pub(crate) fn verdict(hop: &Result<Answer, FetchFailure>, is_question: bool) -> Verdict {
     match hop {
+        Ok(answer) if is_question && answer.status == 429 && answer.retry_after.is_none() => {
+            Verdict::Unknown
+        }
         Ok(answer) if answer.is_host_trouble() => match answer.retry_after {
             Some(wait) => {
                 let until = clock::moment(answer.answered_at + wait + RETRY_MARGIN);
@@ -314,6 +408,89 @@ async fn conclude(
     fail_point("fetched");
     let here = tokio::task::block_in_place(|| look(job, means, &answer, url))?;
     Ok(Found::Here(Box::new(Here { moved_to, ..here })))
+}
+
+/// What a search box answers.
+async fn conclude_question(
+    job: &Job,
+    question: &Question,
+    means: &Means,
+    answer: Answer,
+) -> Result<Found, FetchFailure> {
+    let failure = |kind, message: String| Err(FetchFailure::new(kind, message));
+    match (answer.status, &question.asked) {
+        (200 | 203, _) => {}
+        (404 | 410, Asked::Row) => return Ok(Found::NotThere),
+        (429, _) => {
+            let message = "the server has had enough of our requests (status 429)";
+            return failure(FailureKind::Status, message.to_owned());
+        }
+        (status, _) if answer.is_redirect() => {
+            let location: String = answer
+                .location
+                .iter()
+                .flat_map(|l| l.chars())
+                .take(200)
+                .collect();
+            return failure(
+                FailureKind::Redirects,
+                format!("the server answered with status {status} and sends us on to {location}"),
+            );
+        }
+        (status, _) => {
+            let message = format!("the server answered with status {status}");
+            return failure(FailureKind::Status, message);
+        }
+    }
+    let _alone = if answer.body.len() > LARGE {
+        means.one_at_a_time.acquire().await.ok()
+    } else {
+        None
+    };
+    fail_point("fetched");
+    let found = tokio::task::block_in_place(|| read_answer(job, question, means, &answer.body));
+    fail_point("body-kept");
+    found
+}
+
+fn read_answer(
+    job: &Job,
+    question: &Question,
+    means: &Means,
+    body: &[u8],
+) -> Result<Found, FetchFailure> {
+    let shape = &question.form.search.answer;
+    let other_shape = |why: String| {
+        FetchFailure::new(
+            FailureKind::Answer,
+            format!("the answer is no answer: {why}"),
+        )
+    };
+    let find = |row: &answer::Row| {
+        question.form.find(row, &means.bodies).map_err(|error| {
+            means.tell(Message::Broken(error));
+            FetchFailure::new(FailureKind::Answer, "its body could not be kept")
+        })
+    };
+    match &question.asked {
+        Asked::Row => {
+            let row = answer::item(shape, &job.kept.element.locator, body).map_err(other_shape)?;
+            let found = find(&row)?;
+            let found = found.ok_or_else(|| other_shape("the row is not ours".to_owned()))?;
+            Ok(Found::Row(Box::new(found)))
+        }
+        Asked::Page(_) => {
+            let page = answer::page(shape, body).map_err(other_shape)?;
+            let rows = page.rows.iter().filter_map(|row| find(row).transpose());
+            Ok(Found::Page(Box::new(FoundPage {
+                rows: rows.collect::<Result<_, _>>()?,
+                n_results: page.n_results,
+                n_repeated: page.n_repeated,
+                n_unusable: page.n_unusable,
+                total: page.total,
+            })))
+        }
+    }
 }
 
 /// What matters in an answer; its body is put away if that has changed.
@@ -365,6 +542,7 @@ fn look(job: &Job, means: &Means, answer: &Answer, url: &Url) -> Result<Here, Fe
             Vec::new()
         },
         listing,
+        is_minor: false,
     })
 }
 
@@ -458,7 +636,7 @@ pub(crate) async fn fetch_robots(group: GroupId, url: Url, previous: Option<Robo
         // A host whose robots.txt cannot be had is in trouble, unless it says for how
         // long it is.
         let is_unreachable = step == robots::Step::Done(RobotsAnswer::Unreachable);
-        let verdict = match verdict(&hop) {
+        let verdict = match verdict(&hop, false) {
             Verdict::Fine | Verdict::Unknown if is_unreachable => Verdict::Trouble,
             verdict => verdict,
         };

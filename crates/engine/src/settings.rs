@@ -4,6 +4,8 @@
 use std::path::PathBuf;
 
 use ipnet::IpNet;
+use springtide_policy::query::Split;
+pub use springtide_policy::query::staleness::Difference;
 use springtide_policy::{Objective, Span, Window};
 use springtide_store::SourceKind;
 
@@ -159,4 +161,87 @@ pub struct SourceSettings {
     pub max_elements: u64,
     /// No more links away than this.
     pub max_depth: u16,
+    /// How it is asked and what it answers, if it is a search box.
+    pub search: Option<SearchSettings>,
+}
+
+/// How a search box is asked, and what it answers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SearchSettings {
+    /// What is sent, with `{query}` and `{page}` in it; nothing asks by GET.
+    pub body: Option<String>,
+    /// The file with our rows.
+    pub rows: PathBuf,
+    /// The columns that terms are taken from, and how.
+    pub attributes: Vec<(String, Split)>,
+    /// Results a page.
+    pub page_size: u32,
+    /// The number of the first page.
+    pub first_page: u32,
+    /// Results in all, at the most.
+    pub top: u32,
+    /// No more requests than this in any span of this length.
+    pub quota: Option<Burst>,
+    /// Where one row is, with `{id}` in it.
+    pub by_id: Option<String>,
+    /// A row that no query has returned for so long is asked for by its id.
+    pub max_interval: Option<Span>,
+    /// How long it is left alone after an answer that is none; twice as long after the
+    /// next, and so on.
+    pub pause: Span,
+    /// Whether rows that are not ours become ours.
+    pub adds_unknown: bool,
+    /// Where in an answer things are.
+    pub answer: AnswerShape,
+    /// How wrong a stale row is.
+    pub staleness: Option<Staleness>,
+    /// Headers to ask with.
+    pub headers: Headers,
+}
+
+/// Where in an answer things are, as JSON pointers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnswerShape {
+    /// The results, a list.
+    pub results: String,
+    /// The id of a row, within it.
+    pub id: String,
+    /// How many results there are in all.
+    pub total: Option<String>,
+    /// The row, in the answer to a request by id.
+    pub item: Option<String>,
+    /// The fields of a row that are kept, by name, within it.
+    pub fields: Vec<(String, String)>,
+}
+
+/// How wrong a stale row is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Staleness {
+    /// The field that matters.
+    pub field: String,
+    /// How far two values of it are apart.
+    pub difference: Difference,
+    /// What a row counts.
+    pub weight: RowWeight,
+}
+
+/// What a row counts.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RowWeight {
+    /// So much, each of them.
+    Number(f64),
+    /// What this field or column says.
+    Column(String),
+}
+
+/// Headers to ask with. They may be secrets, and are not shown.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Headers(pub Vec<(String, String)>);
+
+impl std::fmt::Debug for Headers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set()
+            .entries(self.0.iter().map(|(name, _)| name))
+            .finish()
+    }
 }

@@ -158,6 +158,8 @@ pub trait Store: Send {
     fn audits(&self, since: Moment) -> Result<Vec<Audit>, Error>;
     /// When the latest polls that count were begun, latest first.
     fn latest_polls(&self, limit: usize) -> Result<Vec<Moment>, Error>;
+    /// What is known of a query of a source, by its text.
+    fn query(&self, source: SourceId, text: &str) -> Result<Option<Query>, Error>;
     /// What is known of the queries of a source, in the order of their texts.
     fn queries(&self, source: SourceId) -> Result<Vec<Query>, Error>;
     /// Every body that a copy or a kept version names.

@@ -243,6 +243,10 @@ impl Store for Memory {
         Ok(begun)
     }
 
+    fn query(&self, source: SourceId, text: &str) -> Result<Option<Query>, Error> {
+        Ok(self.queries.get(&(source, text.to_owned())).cloned())
+    }
+
     fn queries(&self, source: SourceId) -> Result<Vec<Query>, Error> {
         let queries = self.queries.range((source, String::new())..);
         let queries = queries.map(|(_, query)| query);

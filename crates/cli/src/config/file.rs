@@ -140,10 +140,6 @@ pub(crate) enum Unknown {
 /// Where in an answer things are, as JSON pointers.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(
-    dead_code,
-    reason = "checked already; read once search sources are polled"
-)]
 pub(crate) struct Answer {
     pub(crate) results: String,
     pub(crate) id: String,
@@ -156,10 +152,6 @@ pub(crate) struct Answer {
 /// How wrong a stale row is.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(
-    dead_code,
-    reason = "checked already; read once search sources are polled"
-)]
 pub(crate) struct Staleness {
     pub(crate) field: String,
     pub(crate) difference: Option<Difference>,

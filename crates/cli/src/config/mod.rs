@@ -7,6 +7,7 @@
 mod complaint;
 pub(crate) mod edit;
 mod file;
+mod search;
 pub(crate) mod value;
 
 use std::path::{Path, PathBuf};
@@ -59,8 +60,20 @@ pub(crate) struct Config {
     pub(crate) target: Target,
     /// Nobody said what may be spent.
     pub(crate) is_budget_assumed: bool,
-    /// Sources that are understood, and not polled yet.
-    pub(crate) searches: Vec<String>,
+    /// Secrets that cannot be had, and why: nothing is asked without them.
+    missing_secrets: Vec<String>,
+}
+
+impl Config {
+    /// That everything is there that it takes to ask.
+    pub(crate) fn check_secrets(&self) -> Outcome<()> {
+        match self.missing_secrets.first() {
+            Some(missing) => Err(Failure::input(format!("cannot use {FILE}"))
+                .cause(missing)
+                .hint("set the variable, or write the file, before it runs")),
+            None => Ok(()),
+        }
+    }
 }
 
 /// What is to be reached; checked and reported.
@@ -132,6 +145,7 @@ pub(crate) fn source_with_defaults(
         drop: Vec::new(),
         max_elements: default_max_elements(kind),
         max_depth: DEFAULT_MAX_DEPTH,
+        search: None,
     }
 }
 
@@ -272,16 +286,25 @@ fn resolve(file: file::File, folder: &Path, text: &Text<'_>) -> Outcome<Config> 
     }
     let mut sources: Vec<_> = file.source.into_iter().collect();
     sources.sort_by_key(|(name, _)| name.span().start);
-    let (mut polled, mut searches) = (Vec::new(), Vec::new());
+    let (mut polled, mut missing_secrets) = (Vec::new(), Vec::new());
     for (name, source) in sources {
         let line = text.line(name.span().start);
         let name = name.into_inner();
-        if source.kind == file::Kind::Search {
-            check_search(&name, &source, line, folder, text)?;
-            searches.push(name);
-        } else {
-            polled.push(source_settings(name, source, line, folder, text)?);
-        }
+        let search = match source.kind {
+            file::Kind::Search => {
+                let read = search::settings(&source, folder, policy.max_interval);
+                let (search, missing) = read.map_err(|(why, hint)| {
+                    let cause = format!("line {line}: source.{name}: {why}");
+                    text.refuse().cause(cause).hint(hint)
+                })?;
+                let missing = missing.iter().map(|why| format!("source.{name}: {why}"));
+                missing_secrets.extend(missing);
+                Some(search)
+            }
+            _ => None,
+        };
+        let settings = source_settings(name, source, line, folder, text)?;
+        polled.push(SourceSettings { search, ..settings });
     }
     Ok(Config {
         settings: Settings {
@@ -293,7 +316,7 @@ fn resolve(file: file::File, folder: &Path, text: &Text<'_>) -> Outcome<Config> 
         },
         target,
         is_budget_assumed: file.budget.polls.is_none(),
-        searches,
+        missing_secrets,
     })
 }
 
@@ -378,7 +401,9 @@ fn source_settings(
     if let Err(why) = check_name(&name) {
         return Err(refuse(why).hint("letters, digits, `-`, `_` and `.` make a name"));
     }
-    if let Some(key) = source.search_key() {
+    if source.kind != file::Kind::Search
+        && let Some(key) = source.search_key()
+    {
         return Err(refuse(format!("`{key}` is for search sources"))
             .hint("leave it out, or set kind = \"search\""));
     }
@@ -420,10 +445,15 @@ fn source_settings(
             return Err(refuse("there is no `url`".into())
                 .hint("say where it is, such as url = \"https://example.org/\""));
         };
-        let url = address(&url).map_err(|why| {
-            refuse(format!("url: {why}")).hint("an address begins with https:// or http://")
-        })?;
-        (url.to_string(), None)
+        if kind == SourceKind::Search {
+            // It has blanks that an address has not.
+            (url, None)
+        } else {
+            let url = address(&url).map_err(|why| {
+                refuse(format!("url: {why}")).hint("an address begins with https:// or http://")
+            })?;
+            (url.to_string(), None)
+        }
     };
     let max_elements = source
         .max_elements
@@ -446,37 +476,8 @@ fn source_settings(
         drop: source.detect.drop,
         max_elements,
         max_depth: source.max_depth.unwrap_or(DEFAULT_MAX_DEPTH),
+        search: None,
     })
-}
-
-/// What every search source needs, and whether its secrets can be had.
-fn check_search(
-    name: &str,
-    source: &file::Source,
-    line: usize,
-    folder: &Path,
-    text: &Text<'_>,
-) -> Outcome<()> {
-    let refuse = |cause: String| {
-        text.refuse()
-            .cause(format!("line {line}: source.{name}: {cause}"))
-    };
-    let needs = [
-        ("url", source.url.is_some()),
-        ("rows", source.rows.is_some()),
-        ("answer", source.answer.is_some()),
-    ];
-    for (key, is_there) in needs {
-        if !is_there {
-            return Err(refuse(format!("there is no `{key}`")).hint("a search source needs it"));
-        }
-    }
-    for (header, secret) in source.headers.iter().flatten() {
-        secret
-            .reveal(folder)
-            .map_err(|why| refuse(format!("headers.{header}: {why}")))?;
-    }
-    Ok(())
 }
 
 /// An address that can be polled, without a fragment.

@@ -232,7 +232,6 @@ impl Meant {
                 .sources
                 .iter()
                 .any(|source| source.name == name)
-                || config.searches.iter().any(|search| search == name)
         };
         let name = match &args.name {
             Some(name) => {

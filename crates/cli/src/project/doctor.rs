@@ -156,11 +156,13 @@ fn examine(
 /// That the configuration can be used.
 fn check_config(project: &Project, talk: Talk) -> Outcome<()> {
     let config = project.config(&SettingFlags::default(), talk)?;
+    config.check_secrets()?;
     for source in &config.settings.sources {
         Lens::new(&source.keep, &source.drop).map_err(|error| {
             Failure::input(format!("bad source.{}.detect", source.name)).cause(error)
         })?;
-        if let Some(path) = &source.file
+        let rows = source.search.as_ref().map(|search| &search.rows);
+        if let Some(path) = source.file.as_ref().or(rows)
             && !path.is_file()
         {
             return Err(Failure::input(format!(

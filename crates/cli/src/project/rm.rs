@@ -26,9 +26,7 @@ pub(crate) fn run(
     let config = project.config(&SettingFlags::default(), talk)?;
     let mut store = project.write()?;
     let mut known = sources(project, &store, &config)?;
-    // A search source is in the file alone.
-    let in_file_alone = |name: &String| config.searches.contains(name);
-    for name in args.names.iter().filter(|name| !in_file_alone(name)) {
+    for name in &args.names {
         source_named(&known, name)?;
     }
     known.retain(|source| args.names.contains(&source.name));

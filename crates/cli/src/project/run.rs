@@ -100,10 +100,6 @@ fn say_terms(config: &Config, talk: Talk) {
     if config.settings.sources.is_empty() {
         talk.say("there are no sources; add one with `springtide add URL`");
     }
-    if !config.searches.is_empty() {
-        let names = config.searches.join(", ");
-        talk.say(format!("search sources are not polled yet: {names}"));
-    }
     if config.settings.budget.first_pass == FirstPass::Free {
         talk.explain("first polls of new elements do not count towards the budget");
     }
@@ -116,6 +112,7 @@ fn keep_fresh(
     signals: &Signals,
     talk: Talk,
 ) -> Outcome<Ended> {
+    config.check_secrets()?;
     let mut told = Told {
         talk,
         first_pass: None,

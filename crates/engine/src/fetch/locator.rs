@@ -124,6 +124,8 @@ pub struct GroupPath {
     pub gap: Span,
     /// Requests at a time.
     pub concurrency: u32,
+    /// Whether that is what a rule says.
+    pub has_rule: bool,
 }
 
 /// The group of a URL by the first rule that matches its host.
@@ -146,6 +148,7 @@ pub fn group_of(url: &Url, rules: &[GroupRule]) -> GroupPath {
             |rule| rule.gap,
         ),
         concurrency: rule.map_or(DEFAULT_CONCURRENCY, |rule| rule.concurrency),
+        has_rule: rule.is_some(),
     }
 }
 

@@ -11,6 +11,7 @@
 
 mod list;
 mod place;
+mod rows;
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -27,6 +28,8 @@ use crate::settings::{GroupRule, Settings, SourceSettings};
 use crate::source::list::ListedUrl;
 pub use list::{List, ListError};
 pub(crate) use place::Places;
+pub(crate) use rows::search_group;
+use rows::{FollowedRows, add_search};
 
 /// Why the store could not be brought in step.
 #[derive(Debug, thiserror::Error)]
@@ -145,7 +148,15 @@ pub fn register(
                 add_source(store, settings, wanted, source, places, &notes)?
             }
         };
-        if let (SourceKind::List, Some(path)) = (wanted.kind, &wanted.file) {
+        if let Some(search) = &wanted.search {
+            let places = get_or_read(&mut places, store)?;
+            let rows = FollowedRows {
+                wanted,
+                path: &search.rows,
+                now,
+            };
+            rows.follow(store, &source, places, &mut notes, &mut registered)?;
+        } else if let (SourceKind::List, Some(path)) = (wanted.kind, &wanted.file) {
             let places = get_or_read(&mut places, store)?;
             let list = Followed {
                 wanted,
@@ -193,9 +204,11 @@ fn place_of(source: &SourceSettings) -> String {
 }
 
 /// Whether a source is still what it was. Another address is another source; the file
-/// of a list may move, since its elements stay what they are.
+/// of a list may move, and a search box be asked in another way, since their elements
+/// stay what they are.
 fn is_same(wanted: &SourceSettings, source: &Source) -> bool {
-    wanted.kind == source.kind && (wanted.kind == SourceKind::List || wanted.url == source.url)
+    let may_move = matches!(wanted.kind, SourceKind::List | SourceKind::Search);
+    wanted.kind == source.kind && (may_move || wanted.url == source.url)
 }
 
 fn get_or_read<'a>(
@@ -224,6 +237,9 @@ fn add_source(
         SourceKind::List | SourceKind::Search => None,
     };
     let mut facts = vec![notes.fact()];
+    if wanted.kind == SourceKind::Search {
+        return add_search(store, wanted, source, places, facts);
+    }
     if let (Some(role), Ok(url)) = (role, locator(&wanted.url)) {
         let (host, group) = place(&url, None, &settings.groups, places, &mut facts)?;
         let id = store.next_element()?;
@@ -729,6 +745,10 @@ fn regroup(store: &mut dyn Store, rules: &[GroupRule], notes: &mut Notes) -> Res
         return Ok(());
     }
     let groups = store.groups()?;
+    // Rows are not grouped by their addresses.
+    let is_search = |source: &Source| source.kind == SourceKind::Search;
+    let sources = store.sources()?.into_iter().filter(is_search);
+    let searches: Vec<SourceId> = sources.map(|source| source.id).collect();
     let mut places = Places::read(store)?;
     let mut from = Some(ElementId(0));
     while let Some(start) = from {
@@ -739,6 +759,9 @@ fn regroup(store: &mut dyn Store, rules: &[GroupRule], notes: &mut Notes) -> Res
             .map(ElementId);
         let mut facts = Vec::new();
         for kept in page {
+            if searches.contains(&kept.element.source) {
+                continue;
+            }
             let Ok(url) = locator(&kept.element.locator) else {
                 continue;
             };
@@ -924,6 +947,7 @@ mod tests {
             drop: Vec::new(),
             max_elements: u64::MAX,
             max_depth: 5,
+            search: None,
         }
     }
 

@@ -9,10 +9,10 @@ use springtide_policy::{GroupId, Span, Time};
 use springtide_store::{ElementId, Fact, Kept, Moment, Purpose, SourceKind, State, Store};
 use url::Url;
 
+use super::search::Next;
 use super::{Engine, What};
 use crate::fetch::{self, GroupPath, group_of};
-use crate::hosts::Permit;
-use crate::poll::{self, Done, Job};
+use crate::poll::{Done, Job};
 use crate::register::Places;
 use crate::{Error, clock, settings};
 
@@ -43,8 +43,12 @@ impl Engine {
             && n_refused < MOST_REFUSED
         {
             match self.next_counted(now)? {
-                Some((id, purpose)) => {
-                    if self.begin(id, purpose, true, now)? {
+                Some(next) => {
+                    let has_begun = match next {
+                        Next::Element(id, purpose) => self.begin(id, purpose, true, now)?,
+                        Next::Page(source, ask) => self.ask(source, ask, None, true, now)?,
+                    };
+                    if has_begun {
                         self.n_begun += 1;
                         self.give_turns(now)?;
                     } else {
@@ -54,13 +58,12 @@ impl Engine {
                 None => break,
             }
         }
-        let is_free = self.settings.budget.first_pass == settings::FirstPass::Free;
         let is_open = self
             .settings
             .budget
             .window
             .is_none_or(|window| window.contains(at));
-        if is_free && is_open && !matches!(self.until.what, What::These(_)) {
+        if self.is_first_pass_free() && is_open && !matches!(self.until.what, What::These(_)) {
             while self.has_room() {
                 let Some((host, id)) = self.first_pass.next(&self.store, &self.hosts, at)? else {
                     break;
@@ -71,23 +74,25 @@ impl Engine {
                     self.reopen(host);
                 }
             }
+            self.ask_for_new_rows(now)?;
         }
         Ok(())
     }
 
+    pub(super) fn is_first_pass_free(&self) -> bool {
+        self.settings.budget.first_pass == settings::FirstPass::Free
+    }
+
     pub(super) fn has_room(&self) -> bool {
-        self.under_way.len() < MOST_AT_ONCE
+        self.under_way.len() + self.n_questions < MOST_AT_ONCE
             && self.until.max_polls.is_none_or(|most| self.n_begun < most)
     }
 
     /// The next poll that counts.
-    pub(super) fn next_counted(
-        &mut self,
-        now: Moment,
-    ) -> Result<Option<(ElementId, Purpose)>, Error> {
+    pub(super) fn next_counted(&mut self, now: Moment) -> Result<Option<Next>, Error> {
         let at = clock::time(now);
         if let Some(id) = self.asked.pop_front() {
-            return Ok(Some((id, Purpose::Asked)));
+            return Ok(Some(Next::Element(id, Purpose::Asked)));
         }
         if let What::These(_) = self.until.what {
             return Ok(None);
@@ -98,10 +103,10 @@ impl Engine {
         if self.n_turns.is_multiple_of(4)
             && let Some(id) = self.due_timer(now)
         {
-            return Ok(Some((id, Purpose::Due)));
+            return Ok(Some(Next::Element(id, Purpose::Due)));
         }
         if let Some(id) = self.overdue_listing(now) {
-            return Ok(Some((id, Purpose::Due)));
+            return Ok(Some(Next::Element(id, Purpose::Due)));
         }
         if self.settings.budget.first_pass == settings::FirstPass::Counted {
             // New ones and old ones take turns.
@@ -109,31 +114,43 @@ impl Engine {
             if self.takes_new_turn
                 && let Some((_, id)) = self.first_pass.next(&self.store, &self.hosts, at)?
             {
-                return Ok(Some((id, Purpose::First)));
+                return Ok(Some(Next::Element(id, Purpose::First)));
             }
         }
         if matches!(self.until.what, What::Everything)
             && self.rng.random::<f64>() < self.settings.budget.audit
             && let Some(id) = self.draw(at)
         {
-            return Ok(Some((id, Purpose::Audit)));
+            return Ok(Some(Next::Element(id, Purpose::Audit)));
+        }
+        if let Some((request, worth)) = self.best_request(now) {
+            // Where worth is not what polls are chosen by, they take turns.
+            self.is_turn_of_searches = !self.is_turn_of_searches;
+            let others = match self.scheduler.next_worth(at) {
+                Some(others) => others,
+                None if self.is_turn_of_searches || self.scheduler.wake_at() > at => 0.0,
+                None => f64::INFINITY,
+            };
+            if worth > others || worth == f64::INFINITY {
+                return Ok(Some(request));
+            }
         }
         if matches!(self.until.what, What::DueNow)
             && !self.scheduler.is_ready(clock::time(self.started_at), at)
         {
             let timer = self.due_timer(now);
-            return Ok(timer.map(|id| (id, Purpose::Due)));
+            return Ok(timer.map(|id| Next::Element(id, Purpose::Due)));
         }
         let due = self.scheduler.next_poll(at, &mut self.rng);
         if due.is_none() && self.settings.budget.first_pass == settings::FirstPass::Counted {
             let new = self.first_pass.next(&self.store, &self.hosts, at)?;
-            return Ok(new.map(|(_, id)| (id, Purpose::First)));
+            return Ok(new.map(|(_, id)| Next::Element(id, Purpose::First)));
         }
         let due = match due {
             Some(id) => Some(id),
             None => self.due_timer(now),
         };
-        Ok(due.map(|id| (id, Purpose::Due)))
+        Ok(due.map(|id| Next::Element(id, Purpose::Due)))
     }
 
     /// Someone whose timer has run out.
@@ -207,6 +224,9 @@ impl Engine {
             self.scheduler.remove(id, at);
             return Ok(false);
         };
+        if self.searches.contains_key(&kept.element.source) {
+            return self.begin_row(kept, purpose, is_counted, now);
+        }
         let has_moved = kept.failure.as_ref().is_some_and(|why| why.kind == "moved");
         let is_of_list = self.sources[&kept.element.source].settings.kind == SourceKind::List;
         let is_unwanted =
@@ -262,24 +282,17 @@ impl Engine {
                         kind,
                         max_entries,
                         wants_links,
+                        question: None,
                     },
                 };
                 self.conclude(done, now)?;
                 return Ok(true);
             }
         };
-        let host = self.host_of(&url)?;
-        let origin = fetch::origin(&url);
-        let is_kept_out = self
-            .hosts
-            .robots(host, &origin)
-            .is_some_and(|(robots, rules)| {
-                !fetch::robots::is_due(robots, now) && !rules.is_allowed(&url)
-            });
         let job = Job {
+            host: kept.element.host,
             kept,
             url,
-            host,
             purpose,
             is_counted,
             begun_at: now,
@@ -287,17 +300,9 @@ impl Engine {
             kind,
             max_entries: max_entries.min(MOST_ENTRIES),
             wants_links,
+            question: None,
         };
-        if is_kept_out {
-            // Nothing is asked, so it costs nothing.
-            self.conclude(poll::keep_out(job, Permit::Disallowed), now)?;
-            return Ok(false);
-        }
-        self.under_way.insert(id);
-        self.hosts.wait(host, poll::waiting(job));
-        // Nobody else of the host, until it has had its turn.
-        self.scheduler.close(host, Time::NEVER);
-        Ok(true)
+        self.wait_for_host(job, now)
     }
 
     /// What is known of an element, if that is not kept yet.
@@ -313,10 +318,14 @@ impl Engine {
     pub(super) fn host_of(&mut self, url: &Url) -> Result<GroupId, Error> {
         let GroupPath {
             key,
-            gap,
+            mut gap,
             concurrency,
+            has_rule,
             ..
         } = group_of(url, &self.settings.groups);
+        if !has_rule {
+            gap = self.quota_gap(url).unwrap_or(gap);
+        }
         let (host, _) = self.place_named(&key, &[])?;
         self.hosts.meet(host, gap, concurrency);
         Ok(host)
@@ -354,6 +363,6 @@ impl Engine {
 }
 
 /// An address that is none, for a poll that comes to nothing before it begins.
-fn robots_free() -> Url {
+pub(super) fn robots_free() -> Url {
     Url::parse("http://invalid.invalid/").expect("an address")
 }

@@ -23,6 +23,21 @@ pub(super) const ROBOTS_HOLD: i64 = 86_400_000;
 impl Engine {
     /// Takes in what a poll came to.
     pub(super) fn conclude(&mut self, done: Done, now: Moment) -> Result<(), Error> {
+        match (&done.job.question, done.job.page()) {
+            (_, Some(_)) => self.conclude_page(done, now),
+            (Some(_), None) => self.conclude_row(done, now),
+            (None, None) => self.conclude_element(done, true, now),
+        }
+    }
+
+    /// Takes in what a poll of an element came to; some elements come many to a request,
+    /// which counts for itself.
+    pub(super) fn conclude_element(
+        &mut self,
+        done: Done,
+        is_request: bool,
+        now: Moment,
+    ) -> Result<(), Error> {
         let id = done.job.kept.element.id;
         let source = done.job.kept.element.source;
         self.under_way.remove(&id);
@@ -62,13 +77,19 @@ impl Engine {
                 if was_in {
                     self.scheduler.remove(id, at);
                 }
-                self.scheduler.add(id, element, at, &mut self.rng);
+                if self.searches.contains_key(&source) {
+                    self.scheduler.watch(id, element, at);
+                } else {
+                    self.scheduler.add(id, element, at, &mut self.rng);
+                }
             }
             Next::Retry => {
                 let mut due = at + retry_in(u32::from(kept.n_failures.max(1)), &mut self.rng);
                 let until = self.hosts.paused_until(done.job.host, at);
                 due = if until > due { until } else { due };
-                self.try_again(id, due, now);
+                if !self.hold_row(source, id, due) {
+                    self.try_again(id, due, now);
+                }
             }
             Next::Out => {
                 if was_in {
@@ -90,8 +111,8 @@ impl Engine {
         self.count(&done.job.kept, &kept, poll.as_ref());
         self.note_source_error(&kept, &done);
         if poll.is_some() {
-            self.n_polls += 1;
-        } else {
+            self.n_polls += u64::from(is_request);
+        } else if is_request {
             // Nothing was asked, so it does not count.
             self.n_begun = self.n_begun.saturating_sub(1);
         }
@@ -112,7 +133,7 @@ impl Engine {
                 .failure
                 .as_ref()
                 .map(|failure| (failure.kind.clone(), failure.message.clone())),
-            n_new: self.first_pass.n_left(),
+            n_new: self.first_pass.n_left() + self.n_new_rows(),
         }));
         self.follow_up(&done, &mut kept)?;
         self.facts.extend(poll.map(Fact::Poll));
@@ -244,8 +265,9 @@ impl Engine {
         let Some(state) = self.sources.get_mut(&source) else {
             return;
         };
-        let speaks_for_it = kept.element.role == Role::Listing
-            || kept.element.depth == 0 && state.settings.kind != SourceKind::List;
+        let has_many = matches!(state.settings.kind, SourceKind::List | SourceKind::Search);
+        let speaks_for_it =
+            kept.element.role == Role::Listing || kept.element.depth == 0 && !has_many;
         if !speaks_for_it {
             return;
         }

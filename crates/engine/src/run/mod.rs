@@ -10,6 +10,7 @@ mod begin;
 mod conclude;
 mod listed;
 mod open;
+mod search;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
@@ -31,7 +32,8 @@ use crate::first_pass::FirstPass;
 use crate::hosts::{Hosts, Permit, Turn, Waiting, Who};
 use crate::poll::{self, Job, Means, Message};
 use crate::register::Places;
-use crate::settings::{self, Settings, SourceSettings};
+use crate::search::Search;
+use crate::settings::{Settings, SourceSettings};
 use crate::timers::Timers;
 use crate::{Ended, Error, Why, clock, fetch};
 use listed::Item;
@@ -98,6 +100,10 @@ struct Engine {
     hosts: Hosts,
     first_pass: FirstPass,
     sources: BTreeMap<SourceId, SourceState>,
+    searches: BTreeMap<SourceId, Search>,
+    /// The groups that limits of search sources are keyed on.
+    search_hosts: BTreeMap<SourceId, GroupId>,
+    preparations: JoinSet<()>,
     places: Option<Places>,
 
     /// Facts that wait to be kept, and those that are written once for all of them.
@@ -118,6 +124,9 @@ struct Engine {
     /// Elements that a listing named, and that are still to be taken in.
     listed: VecDeque<Item>,
     under_way: BTreeSet<ElementId>,
+    /// Requests for pages of answers that are under way, or wait for their host.
+    n_questions: usize,
+    is_turn_of_searches: bool,
     next_element: u32,
     n_polls: u64,
     n_begun: u64,
@@ -212,12 +221,16 @@ impl Engine {
     async fn finish(&mut self) -> Result<(), Error> {
         for waiting in self.hosts.send_home() {
             if let Who::Poll(job) = waiting.who {
-                self.under_way.remove(&job.kept.element.id);
+                if job.page().is_some() {
+                    self.drop_page(&job);
+                } else {
+                    self.under_way.remove(&job.kept.element.id);
+                }
             }
         }
         if !self.tasks.is_empty() {
             self.tell(Event::Stopping {
-                n_under_way: self.under_way.len(),
+                n_under_way: self.under_way.len() + self.n_questions,
             });
             self.launch();
         }
@@ -312,6 +325,7 @@ impl Engine {
                 self.note_sitemaps(group, &url);
             }
             Message::Done(done) => self.conclude(*done, now)?,
+            Message::Prepared(source, prepared) => self.install(source, *prepared)?,
             Message::Broken(error) => return Err(error.into()),
         }
         Ok(())
@@ -320,9 +334,13 @@ impl Engine {
     /// Gives out turns at hosts.
     fn give_turns(&mut self, now: Moment) -> Result<(), Error> {
         let (pace, at) = (&mut self.pace, clock::time(now));
+        let searches = &mut self.searches;
         // The budget is spent when a poll leaves, not when it is chosen.
         let turns = self.hosts.turns(now, &mut |job| {
-            let may_leave = !job.is_counted || pace.next_at(at) <= at;
+            let mut may_leave = !job.is_counted || pace.next_at(at) <= at;
+            if let Some(search) = searches.get_mut(&job.kept.element.source) {
+                may_leave = may_leave && search.leave(at);
+            }
             if job.is_counted && may_leave {
                 pace.spend(1.0, at);
             }
@@ -363,8 +381,14 @@ impl Engine {
     /// A poll whose host is to be left alone for longer than it is worth waiting.
     fn come_back_later(&mut self, job: Job, group: GroupId, now: Moment) {
         let (id, at) = (job.kept.element.id, clock::time(now));
-        self.under_way.remove(&id);
         self.n_begun = self.n_begun.saturating_sub(1);
+        if job.question.is_some() {
+            self.request_later(&job, group, now);
+        }
+        if job.page().is_some() {
+            return;
+        }
+        self.under_way.remove(&id);
         let due = self.hosts.paused_until(group, at) + retry_in(1, &mut self.rng);
         self.try_again(id, due, now);
     }
@@ -387,7 +411,7 @@ impl Engine {
     }
 
     fn check_whether_over(&mut self, now: Moment) {
-        let is_idle = self.under_way.is_empty() && self.listed.is_empty();
+        let is_idle = self.under_way.is_empty() && self.n_questions == 0 && self.listed.is_empty();
         if self
             .until
             .max_polls
@@ -400,7 +424,9 @@ impl Engine {
         {
             self.why_over = Some(Why::MaxPolls);
         }
-        if !self.is_first_pass_over && self.first_pass.n_left() == 0 && is_idle {
+        let has_new = self.first_pass.n_left() > 0
+            || self.searches.values().any(|search| search.has_new(now));
+        if !self.is_first_pass_over && !has_new && is_idle {
             self.is_first_pass_over = true;
             self.told.push(Event::FirstPassDone);
         }
@@ -409,11 +435,11 @@ impl Engine {
             What::Everything => {}
             What::DueNow if !is_idle => {}
             What::DueNow => {
-                let is_first_pass_left = self.first_pass.n_left() > 0;
+                let is_first_pass_left = self.first_pass.n_left() > 0 || self.has_due_rows(now);
                 let is_due = is_first_pass_left
                     || self.scheduler.is_due(clock::time(self.started_at))
                     || self.timers.next().is_some_and(|due| due <= now);
-                let is_free = self.settings.budget.first_pass == settings::FirstPass::Free;
+                let is_free = self.is_first_pass_free();
                 if !is_due {
                     self.why_over = Some(Why::Done);
                 } else if !(is_first_pass_left && is_free)
@@ -425,8 +451,11 @@ impl Engine {
             What::These(_) => {
                 if is_idle && self.asked.is_empty() {
                     self.why_over = Some(Why::Done);
-                } else if is_idle && self.pace.next_at(at) > at + clock::span(WORTH_WAITING) {
-                    self.why_over = Some(Why::Budget);
+                } else if is_idle {
+                    let soon = at + clock::span(WORTH_WAITING);
+                    if self.pace.next_at(at) > soon || self.asked_ready_at(now) > soon {
+                        self.why_over = Some(Why::Budget);
+                    }
                 }
             }
         }
@@ -454,6 +483,9 @@ impl Engine {
         self.facts.push(Fact::Note("scheduler", Some(memory)));
         self.facts
             .push(Fact::Note("pace", Some(self.pace.remember())));
+        if let Some(memory) = self.remember_searches() {
+            self.facts.push(Fact::Note("search", Some(memory)));
+        }
         fail_point("before-commit");
         self.store.commit(&self.facts)?;
         fail_point("after-commit");
@@ -512,6 +544,7 @@ impl Engine {
         };
         if self.has_room() {
             let paced = self.pace.next_at(at);
+            consider(self.searches_wake_at(paced, now));
             let mut due = self.scheduler.wake_at();
             if let Some(timer) = self.timers.next().map(clock::time)
                 && timer < due
@@ -519,7 +552,7 @@ impl Engine {
                 due = timer;
             }
             consider(if due > paced { due } else { paced });
-            if self.settings.budget.first_pass == settings::FirstPass::Free {
+            if self.is_first_pass_free() {
                 let opens = self.first_pass.wake_at();
                 let window = self.settings.budget.window;
                 consider(match window {

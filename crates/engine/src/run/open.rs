@@ -100,10 +100,19 @@ impl Engine {
         scheduler.reserve(next_element as usize);
         let mut timers = BTreeSet::new();
         let mut n_elements = 0;
+        let mut search_groups = BTreeSet::new();
         store.scan(1, &mut |id, brief: &Brief| {
             let Some(state) = sources.get_mut(&brief.source) else {
                 return;
             };
+            let is_search = state.settings.search.is_some();
+            if is_search {
+                search_groups.insert(brief.group);
+            }
+            if is_search && brief.role == Role::Listing {
+                // The search box itself, which is asked as its queries are.
+                return;
+            }
             if brief.role == Role::Listing {
                 let polled_at = brief.history.polled_at.unwrap_or(Moment(0));
                 state.listings.insert(id, polled_at);
@@ -120,6 +129,10 @@ impl Engine {
                 (_, Some(synced_at)) => {
                     let element = member(brief.role, brief.weight, brief.group, state);
                     let memory = &brief.history.memory;
+                    if is_search {
+                        scheduler.recall_watched(id, element, clock::time(synced_at), memory);
+                        return;
+                    }
                     scheduler.recall(id, element, clock::time(synced_at), memory);
                 }
             }
@@ -134,7 +147,7 @@ impl Engine {
             max_body: settings.http.max_body,
             one_at_a_time: Arc::new(Semaphore::new(1)),
         };
-        let first_pass = FirstPass::new(&store)?;
+        let first_pass = FirstPass::new(&store, &search_groups)?;
         let asked = match &until.what {
             What::These(ids) => ids.iter().copied().collect(),
             _ => VecDeque::new(),
@@ -155,6 +168,9 @@ impl Engine {
             hosts,
             first_pass,
             sources,
+            searches: BTreeMap::new(),
+            search_hosts: BTreeMap::new(),
+            preparations: JoinSet::new(),
             places: None,
             facts: Vec::new(),
             changed_groups: BTreeSet::new(),
@@ -166,6 +182,8 @@ impl Engine {
             asked,
             listed: VecDeque::new(),
             under_way: BTreeSet::new(),
+            n_questions: 0,
+            is_turn_of_searches: false,
             next_element,
             n_polls: 0,
             n_begun: 0,
@@ -187,10 +205,12 @@ impl Engine {
                 .timers
                 .set(id, Moment(polled_at.0.saturating_add(wait)));
         }
+        engine.open_searches(now)?;
+        engine.is_first_pass_over &= engine.n_new_rows() == 0;
         engine.expect();
         engine.tell(Event::Started {
             n_elements,
-            n_new: engine.first_pass.n_left(),
+            n_new: engine.first_pass.n_left() + engine.n_new_rows(),
             seconds: begun.elapsed().as_secs_f64(),
         });
         Ok(engine)
@@ -201,7 +221,14 @@ impl Engine {
         let n: u64 = self
             .sources
             .values()
-            .map(|state| state.source.totals.n_elements + state.listings.len() as u64)
+            .map(|state| {
+                let n = state.source.totals.n_elements;
+                match &state.settings.search {
+                    // As many requests as it takes to have all its rows, at the least.
+                    Some(search) => n.div_ceil(u64::from(search.page_size.max(1))),
+                    None => n + state.listings.len() as u64,
+                }
+            })
             .sum();
         self.scheduler.expect(n);
     }

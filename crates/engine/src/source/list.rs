@@ -297,16 +297,16 @@ impl Cells {
 }
 
 /// The bytes of a file, whatever it is packed with.
-enum Unpacked<R: Read> {
+pub(crate) enum Unpacked<R: Read> {
     Plain(Whole<R>),
     Gzip(Box<flate2::read::MultiGzDecoder<Whole<R>>>),
     Zstd(Box<zstd::stream::read::Decoder<'static, BufReader<Whole<R>>>>),
 }
 
 /// A reader whose first bytes were looked at.
-type Whole<R> = io::Chain<io::Cursor<Vec<u8>>, R>;
+pub(crate) type Whole<R> = io::Chain<io::Cursor<Vec<u8>>, R>;
 
-fn unpacked<R: Read>(mut reader: R) -> io::Result<Unpacked<R>> {
+pub(crate) fn unpacked<R: Read>(mut reader: R) -> io::Result<Unpacked<R>> {
     let mut start = Vec::new();
     reader.by_ref().take(4).read_to_end(&mut start)?;
     let is_gzip = start.starts_with(&[0x1f, 0x8b]);

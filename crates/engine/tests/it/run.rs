@@ -56,6 +56,7 @@ pub(crate) fn settings(sources: &[(&str, SourceKind, String)]) -> Settings {
                 drop: Vec::new(),
                 max_elements: 100_000,
                 max_depth: 5,
+                search: None,
             })
             .collect(),
     }

@@ -242,6 +242,16 @@ impl Live {
             .max_by(|one, other| one.value.total_cmp(&other.value))
     }
 
+    /// What a query is worth a request, if these are what refreshing each row is worth.
+    pub fn value(&self, query: usize, worth: &[f64]) -> f64 {
+        self.weigh(query, worth).value
+    }
+
+    /// Whether no request is under way.
+    pub fn is_idle(&self) -> bool {
+        self.under_way.is_empty()
+    }
+
     /// A request is made.
     pub fn begin(&mut self, query: usize, page: u64) {
         self.under_way.push((query, page));

@@ -352,6 +352,10 @@ impl Store for Sqlite {
         read::latest_polls(&self.connection, limit)
     }
 
+    fn query(&self, source: SourceId, text: &str) -> Result<Option<Query>, Error> {
+        read::query(&self.connection, source, text)
+    }
+
     fn queries(&self, source: SourceId) -> Result<Vec<Query>, Error> {
         read::queries(&self.connection, source)
     }

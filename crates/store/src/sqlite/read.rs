@@ -552,26 +552,39 @@ pub(super) fn latest_polls(connection: &Connection, limit: usize) -> Result<Vec<
     Ok(moments.collect::<Result<_, _>>()?)
 }
 
+const QUERY: &str =
+    "SELECT source, text, asked_at, n_requests, total, n_results, n_ours, note, memory FROM query";
+
 pub(super) fn queries(connection: &Connection, source: SourceId) -> Result<Vec<Query>, Error> {
-    let mut statement = connection.prepare_cached(
-        "SELECT source, text, asked_at, n_requests, total, n_results, n_ours, note, memory \
-         FROM query WHERE source = ? ORDER BY text",
-    )?;
-    let queries = statement.query_map([source], |row| {
-        let total: Option<i64> = row.get(4)?;
-        Ok(Query {
-            source: row.get(0)?,
-            text: row.get(1)?,
-            asked_at: row.get(2)?,
-            n_requests: row.get(3)?,
-            total: total.map(i64::cast_unsigned),
-            n_results: row.get(5)?,
-            n_ours: row.get(6)?,
-            note: row.get(7)?,
-            memory: row.get(8)?,
-        })
-    })?;
+    let mut statement =
+        connection.prepare_cached(&format!("{QUERY} WHERE source = ? ORDER BY text"))?;
+    let queries = statement.query_map([source], query_in)?;
     Ok(queries.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn query(
+    connection: &Connection,
+    source: SourceId,
+    text: &str,
+) -> Result<Option<Query>, Error> {
+    let mut statement =
+        connection.prepare_cached(&format!("{QUERY} WHERE source = ? AND text = ?"))?;
+    Ok(statement.query_row((source, text), query_in).optional()?)
+}
+
+fn query_in(row: &Row<'_>) -> rusqlite::Result<Query> {
+    let total: Option<i64> = row.get(4)?;
+    Ok(Query {
+        source: row.get(0)?,
+        text: row.get(1)?,
+        asked_at: row.get(2)?,
+        n_requests: row.get(3)?,
+        total: total.map(i64::cast_unsigned),
+        n_results: row.get(5)?,
+        n_ours: row.get(6)?,
+        note: row.get(7)?,
+        memory: row.get(8)?,
+    })
 }
 
 pub(super) fn bodies(connection: &Connection, each: &mut dyn FnMut(BodyId)) -> Result<(), Error> {

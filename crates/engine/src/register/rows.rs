@@ -1,0 +1,214 @@
+//! The rows of a search source, in step with their file.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use springtide_store::{
+    Element, ElementId, Fact, Failure, Kept, Moment, Role, Source, Store, Totals,
+};
+
+use super::{BATCH, Error, Note, Notes, Places, Registered, Stamp, bring_back, leave_out};
+use crate::search::rows::{FileRow, FileRows, RowsError};
+use crate::settings::SourceSettings;
+
+/// The group that the rows of a search source are in: what is usual there is usual for
+/// no one else.
+pub(crate) fn search_group(name: &str) -> String {
+    format!("search:{name}")
+}
+
+/// Writes a new search source down, with the search box as an element, whose polls its
+/// requests are.
+pub(super) fn add_search(
+    store: &mut dyn Store,
+    wanted: &SourceSettings,
+    source: Source,
+    places: &mut Places,
+    mut facts: Vec<Fact>,
+) -> Result<Source, Error> {
+    let found = places.find(&search_group(&wanted.name), std::iter::empty(), &mut facts);
+    let (host, group) = found.ok_or(Error::TooMany)?;
+    facts.push(Fact::Source(source.clone()));
+    facts.push(Fact::Element(Element {
+        id: ElementId(store.next_element()?),
+        source: source.id,
+        locator: wanted.url.clone(),
+        group,
+        host,
+        role: Role::Listing,
+        weight: wanted.weight as f32,
+        depth: 0,
+    }));
+    facts.push(Fact::Totals(source.id, source.totals));
+    store.commit(&facts)?;
+    Ok(source)
+}
+
+/// A file of rows that is followed: read again whenever it has changed.
+pub(super) struct FollowedRows<'a> {
+    pub(super) wanted: &'a SourceSettings,
+    pub(super) path: &'a Path,
+    pub(super) now: Moment,
+}
+
+impl FollowedRows<'_> {
+    pub(super) fn follow(
+        &self,
+        store: &mut dyn Store,
+        source: &Source,
+        places: &mut Places,
+        notes: &mut Notes,
+        registered: &mut Registered,
+    ) -> Result<(), Error> {
+        let stamp = Stamp::of(self.path);
+        let weight = self.wanted.weight;
+        let is_read = notes.get(source.id).is_some_and(|note| {
+            note.stamp.is_some() && note.stamp == stamp && note.weight == weight
+        });
+        if is_read {
+            return Ok(());
+        }
+        let failure = match FileRows::read(self.path).and_then(|file| self.check(file)) {
+            Ok(file) => {
+                self.take(store, source, file, places, registered)?;
+                notes.set(source.id, Note { stamp, weight });
+                None
+            }
+            Err(error) => {
+                let message = format!("{}: {error}", self.path.display());
+                let failed = &mut registered.failed;
+                failed.push((self.wanted.name.clone(), message.clone()));
+                Some(Failure {
+                    kind: "rows".to_owned(),
+                    message,
+                    at: self.now,
+                })
+            }
+        };
+        let mut facts = vec![notes.fact(), Fact::SourceError(source.id, failure)];
+        if source.url != self.wanted.url {
+            let sources = store.sources()?;
+            let mut source = sources.into_iter().find(|other| other.id == source.id);
+            if let Some(source) = &mut source {
+                source.url.clone_from(&self.wanted.url);
+            }
+            facts.extend(source.map(Fact::Source));
+            facts.rotate_right(1);
+        }
+        store.commit(&facts)?;
+        Ok(())
+    }
+
+    /// That every attribute is a column, or a field of the answers.
+    fn check(&self, file: FileRows) -> Result<FileRows, RowsError> {
+        let search = self.wanted.search.as_ref();
+        let fields = search.map_or(&[][..], |search| &search.answer.fields);
+        let mut attributes = search.into_iter().flat_map(|search| &search.attributes);
+        let is_missing = |(name, _): &&(String, _)| {
+            file.column(name).is_none() && fields.iter().all(|(field, _)| field != name)
+        };
+        match attributes.find(is_missing) {
+            Some((name, _)) => Err(RowsError::NoColumn(name.clone())),
+            None => Ok(file),
+        }
+    }
+
+    /// Takes in rows that are new, and leaves out those that came from the file and are
+    /// no longer in it.
+    fn take(
+        &self,
+        store: &mut dyn Store,
+        source: &Source,
+        file: FileRows,
+        places: &mut Places,
+        registered: &mut Registered,
+    ) -> Result<(), Error> {
+        let mut rows: BTreeMap<String, FileRow> = BTreeMap::new();
+        let mut order = Vec::with_capacity(file.rows.len());
+        for row in file.rows {
+            order.push(row.id.clone());
+            rows.insert(row.id.clone(), row);
+        }
+        registered.imported.n_lines += order.len() as u64;
+        let mut totals = source.totals;
+        let mut from = Some(ElementId(0));
+        while let Some(start) = from {
+            let page = store.elements(Some(source.id), start, BATCH)?;
+            let last = page.last().map(|kept| kept.element.id);
+            from = last.and_then(|last| last.0.checked_add(1)).map(ElementId);
+            let mut facts = Vec::new();
+            for kept in page {
+                if kept.element.role != Role::Listing {
+                    self.match_row(kept, &mut rows, &mut totals, registered, &mut facts);
+                }
+            }
+            facts.push(Fact::Totals(source.id, totals));
+            store.commit(&facts)?;
+        }
+        let mut next = store.next_element()?;
+        let new: Vec<&FileRow> = order.iter().filter_map(|id| rows.get(id)).collect();
+        for some in new.chunks(BATCH) {
+            let mut facts = Vec::new();
+            let found = places.find(
+                &search_group(&self.wanted.name),
+                std::iter::empty(),
+                &mut facts,
+            );
+            let (host, group) = found.ok_or(Error::TooMany)?;
+            for row in some {
+                facts.push(Fact::Element(Element {
+                    id: ElementId(next),
+                    source: source.id,
+                    locator: row.id.clone(),
+                    group,
+                    host,
+                    role: Role::Page,
+                    weight: self.weight(row),
+                    depth: 0,
+                }));
+                next = next.checked_add(1).ok_or(Error::TooMany)?;
+            }
+            totals.n_elements += some.len() as u64;
+            totals.n_new += some.len() as u64;
+            registered.imported.n_added += some.len() as u64;
+            facts.push(Fact::Totals(source.id, totals));
+            store.commit(&facts)?;
+        }
+        Ok(())
+    }
+
+    /// A row that is known, as the file has it now.
+    fn match_row(
+        &self,
+        mut kept: Kept,
+        rows: &mut BTreeMap<String, FileRow>,
+        totals: &mut Totals,
+        registered: &mut Registered,
+        facts: &mut Vec<Fact>,
+    ) {
+        let is_from_file = kept.element.depth == 0;
+        match rows.remove(&kept.element.locator) {
+            Some(row) => {
+                let weight = self.weight(&row);
+                if kept.is_unlisted {
+                    bring_back(&mut kept, totals);
+                } else if kept.element.weight == weight && is_from_file {
+                    return;
+                }
+                (kept.element.weight, kept.element.depth) = (weight, 0);
+                facts.push(Fact::Element(kept.element.clone()));
+                facts.push(Fact::Kept(Box::new(kept)));
+            }
+            None if is_from_file && !kept.is_unlisted => {
+                leave_out(&mut kept, totals, self.now);
+                registered.imported.n_unlisted += 1;
+                facts.push(Fact::Kept(Box::new(kept)));
+            }
+            None => {}
+        }
+    }
+
+    fn weight(&self, row: &FileRow) -> f32 {
+        (self.wanted.weight * row.weight) as f32
+    }
+}

@@ -1,0 +1,855 @@
+//! A search source at work: our rows there, what is known of its queries, and when it
+//! may be asked.
+//!
+//! It touches neither network nor store. The loop asks it what to ask next, and tells
+//! it what came of it.
+
+pub(crate) mod answer;
+pub(crate) mod form;
+pub mod rows;
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use springtide_policy::query::{Ask, Live, Page, Retrieval, RowsBuilder, StopWords, terms_in};
+use springtide_policy::schedule::{Quota, Scheduler};
+use springtide_policy::{Objective, Time};
+use springtide_store::{Bodies, BodyId, ElementId, Moment};
+
+use crate::clock;
+use crate::poll::Here;
+use crate::settings::{RowWeight, SearchSettings, SourceSettings};
+use answer::{Row as Answered, cell};
+use rows::FileRows;
+
+/// Terms in a query.
+const MOST_TERMS: usize = 2;
+/// A source is left alone no longer than this, in milliseconds.
+const LONGEST_PAUSE: f64 = 86_400_000.0;
+/// A new row that was hoped for in so many answers is not to be had by queries.
+const MOST_HOPES: f32 = 1.5;
+/// What a mean difference is worth beside those seen of a row, in differences.
+const USUAL_SIZES: f64 = 2.0;
+/// Queries are made up anew when this share of the rows has new terms, or so many.
+const ANEW_SHARE: f64 = 0.02;
+const ANEW_LEAST: usize = 8;
+/// Where nothing is worth asking, it is thought over again after so long, in days.
+const IDLE: f64 = 0.2 / 86_400.0;
+
+/// What polls of a search source share: how it is asked, and what we hold.
+#[derive(Debug)]
+pub(crate) struct Form {
+    pub(crate) source: SourceSettings,
+    pub(crate) search: SearchSettings,
+    held: RwLock<HashMap<String, Held>>,
+}
+
+/// What we hold of a row.
+#[derive(Debug, Clone, Default)]
+struct Held {
+    digest: Option<[u8; 32]>,
+    /// What staleness goes by.
+    value: Option<String>,
+}
+
+/// A row of ours in an answer, or one that is to become ours.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) id: String,
+    pub(crate) here: Here,
+    /// What its fields say, if that is not what we hold.
+    pub(crate) news: Option<News>,
+}
+
+/// What a row says that we did not know.
+#[derive(Debug)]
+pub(crate) struct News {
+    digest: [u8; 32],
+    value: Option<String>,
+    /// How far that is from what we held.
+    difference: Option<f64>,
+    weight: Option<f64>,
+    cells: Vec<Option<String>>,
+}
+
+impl Form {
+    /// What is found of a row: nothing, if it is not ours and not to become ours.
+    ///
+    /// # Errors
+    /// If its body cannot be put away.
+    pub(crate) fn find(
+        &self,
+        row: &Answered,
+        bodies: &Bodies,
+    ) -> Result<Option<Found>, springtide_store::Error> {
+        let held = {
+            let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
+            held.get(&row.id).cloned()
+        };
+        if held.is_none() && !self.search.adds_unknown {
+            return Ok(None);
+        }
+        let held = held.unwrap_or_default();
+        let digest = *blake3::hash(&row.body).as_bytes();
+        let has_changed = held.digest != Some(digest);
+        let mut here = Here {
+            content_type: Some("application/json".to_owned()),
+            n_bytes: row.body.len() as u64,
+            ..Here::unchanged(digest)
+        };
+        if !has_changed {
+            let id = row.id.clone();
+            let news = None;
+            return Ok(Some(Found { id, here, news }));
+        }
+        here.body = Some(bodies.put(&row.body)?);
+        let news = self.news(row, digest, &held);
+        here.is_minor = news.difference == Some(0.0);
+        Ok(Some(Found {
+            id: row.id.clone(),
+            here,
+            news: Some(news),
+        }))
+    }
+
+    fn news(&self, row: &Answered, digest: [u8; 32], held: &Held) -> News {
+        let cell_of = |name: &str| row.fields.get(name).map(cell);
+        let staleness = self.search.staleness.as_ref();
+        let value = staleness.and_then(|staleness| cell_of(&staleness.field));
+        let difference = staleness
+            .zip(held.value.as_ref().zip(value.as_ref()))
+            .map(|(staleness, (ours, theirs))| staleness.difference.between(ours, theirs));
+        News {
+            digest,
+            value,
+            difference,
+            weight: self.weight(cell_of),
+            cells: self
+                .search
+                .attributes
+                .iter()
+                .map(|(name, _)| cell_of(name))
+                .collect(),
+        }
+    }
+
+    /// What a row counts, if a column says so.
+    fn weight(&self, cell_of: impl Fn(&str) -> Option<String>) -> Option<f64> {
+        match &self.search.staleness.as_ref()?.weight {
+            RowWeight::Number(number) => Some(*number),
+            RowWeight::Column(name) => {
+                let number: f64 = cell_of(name)?.trim().parse().ok()?;
+                (number.is_finite() && number >= 0.0).then_some(number)
+            }
+        }
+    }
+
+    /// What is to be kept low.
+    pub(crate) fn objective(&self, usual: Objective) -> Objective {
+        match self.search.staleness {
+            Some(_) => Objective::Content,
+            None => usual,
+        }
+    }
+
+    /// How it answers.
+    fn retrieval(&self) -> Retrieval {
+        let search = &self.search;
+        let (page, top) = (u64::from(search.page_size), u64::from(search.top));
+        let method = springtide_policy::query::Method::AllPages;
+        Retrieval::new(page, top, method).unwrap_or(Retrieval::USUAL)
+    }
+}
+
+/// A row of ours.
+#[derive(Debug)]
+struct Row {
+    element: ElementId,
+    standing: Standing,
+    /// When it was last known to be fresh, or was taken in.
+    since: Moment,
+    /// What its source and its file give it, and what its fields say.
+    weight: f64,
+    counts: f64,
+    /// Differences seen, and how many.
+    sizes: f64,
+    n_sizes: f64,
+    /// It is not asked for by its id before then.
+    held_until: Moment,
+    /// In how many answers it was hoped for, as long as it is new.
+    hopes: f32,
+    cells: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    New,
+    In,
+    Out,
+}
+
+impl Row {
+    /// Whether it is new, and there is a way to have it.
+    fn may_be_had(&self, has_id: bool, now: Moment) -> bool {
+        let is_hoped_for = self.hopes < MOST_HOPES;
+        self.standing == Standing::New && (is_hoped_for || has_id && self.held_until <= now)
+    }
+}
+
+/// What is known of a row before anything is asked.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) element: ElementId,
+    pub(crate) id: String,
+    pub(crate) weight: f64,
+    pub(crate) synced_at: Option<Moment>,
+    pub(crate) added_at: Moment,
+    pub(crate) is_out: bool,
+    pub(crate) copy: Option<([u8; 32], BodyId)>,
+}
+
+/// A search source at work.
+#[derive(Debug)]
+pub(crate) struct Search {
+    pub(crate) form: Arc<Form>,
+    /// The search box itself, as an element: requests are its polls.
+    pub(crate) search_box: ElementId,
+    quota: Option<Quota>,
+    n_refusals: u32,
+    paused_until: Moment,
+    rows: Vec<Row>,
+    numbers: HashMap<ElementId, u32>,
+    live: Option<Live>,
+    /// How often queries were made up, and whether they are being made up.
+    generation: u32,
+    is_building: bool,
+    n_unbuilt: usize,
+    /// A request was chosen and has not left.
+    pub(crate) is_waiting: bool,
+    idle_until: Time,
+    is_turn_of_ids: bool,
+    n_new: usize,
+}
+
+/// What to ask.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Choice {
+    Query(Ask),
+    Row(ElementId),
+}
+
+/// All that is prepared away from the loop.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    generation: u32,
+    live: Live,
+    /// What copies say, by row, the first time.
+    told: Vec<Option<News>>,
+}
+
+/// What there is to prepare.
+#[derive(Debug)]
+pub(crate) struct Preparation {
+    form: Arc<Form>,
+    generation: u32,
+    cells: Vec<Vec<String>>,
+    copies: Vec<Option<([u8; 32], BodyId)>>,
+}
+
+impl Preparation {
+    /// Reads copies, as far as they have to be read, and makes up queries.
+    pub(crate) fn prepare(mut self, bodies: &Bodies) -> Result<Prepared, springtide_policy::Error> {
+        let mut told: Vec<Option<News>> = Vec::with_capacity(self.copies.len());
+        for (copy, cells) in self.copies.iter().zip(&mut self.cells) {
+            let news = copy.and_then(|(digest, body)| {
+                let body = bodies.get(body).ok()?;
+                let fields = serde_json::from_slice::<serde_json::Value>(&body).ok()?;
+                let serde_json::Value::Object(fields) = fields else {
+                    return None;
+                };
+                let row = Answered {
+                    id: String::new(),
+                    fields,
+                    body,
+                };
+                Some(self.form.news(&row, digest, &Held::default()))
+            });
+            if let Some(news) = &news {
+                set_cells(cells, &news.cells);
+            }
+            told.push(news);
+        }
+        let stop_words = StopWords::english();
+        let mut rows = RowsBuilder::new();
+        for cells in &self.cells {
+            let each = cells.iter().zip(&self.form.search.attributes);
+            let terms = each.flat_map(|(cell, (_, split))| terms_in(cell, *split, &stop_words));
+            rows.add(terms, 1.0)?;
+        }
+        Ok(Prepared {
+            generation: self.generation,
+            live: Live::about(rows.build(), self.form.retrieval(), MOST_TERMS)?,
+            told,
+        })
+    }
+}
+
+/// Takes in cells that are there; says whether any is another than before.
+fn set_cells(cells: &mut [String], news: &[Option<String>]) -> bool {
+    let mut has_changed = false;
+    for (cell, news) in cells.iter_mut().zip(news) {
+        if let Some(news) = news.as_ref().filter(|news| *news != cell) {
+            cell.clone_from(news);
+            has_changed = true;
+        }
+    }
+    has_changed
+}
+
+impl Search {
+    /// A source with these rows, of which the file says what is in it.
+    pub(crate) fn new(
+        source: SourceSettings,
+        search: SearchSettings,
+        search_box: ElementId,
+        known: Vec<Known>,
+        file: &FileRows,
+    ) -> (Self, Preparation) {
+        let quota = search
+            .quota
+            .map(|quota| Quota::new(quota.n_polls, quota.span));
+        let mut form = Form {
+            source,
+            search,
+            held: RwLock::default(),
+        };
+        let columns: Vec<_> = form
+            .search
+            .attributes
+            .iter()
+            .map(|(name, _)| file.column(name))
+            .collect();
+        let in_file: HashMap<&str, usize> = (0..)
+            .zip(&file.rows)
+            .map(|(at, row)| (row.id.as_str(), at))
+            .collect();
+        let (mut rows, mut numbers, mut copies) = (Vec::new(), HashMap::new(), Vec::new());
+        let mut held = HashMap::with_capacity(known.len());
+        for known in known {
+            let cells = in_file
+                .get(known.id.as_str())
+                .map(|&at| &file.rows[at].cells);
+            let cell_at = |at: Option<usize>| Some(cells?[at?].clone());
+            let counts = form.weight(|name| cell_at(file.column(name)));
+            let standing = match known.synced_at {
+                _ if known.is_out => Standing::Out,
+                Some(_) => Standing::In,
+                None => Standing::New,
+            };
+            numbers.insert(known.element, rows.len() as u32);
+            rows.push(Row {
+                element: known.element,
+                standing,
+                since: known.synced_at.unwrap_or(known.added_at),
+                weight: known.weight,
+                counts: counts.unwrap_or(1.0),
+                sizes: 0.0,
+                n_sizes: 0.0,
+                held_until: Moment(0),
+                hopes: 0.0,
+                cells: columns
+                    .iter()
+                    .map(|&at| cell_at(at).unwrap_or_default())
+                    .collect(),
+            });
+            let digest = known.copy.map(|(digest, _)| digest);
+            held.insert(
+                known.id,
+                Held {
+                    digest,
+                    value: None,
+                },
+            );
+            copies.push(known.copy);
+        }
+        form.held = RwLock::new(held);
+        let n_new = rows
+            .iter()
+            .filter(|row| row.standing == Standing::New)
+            .count();
+        let mut search = Self {
+            form: Arc::new(form),
+            search_box,
+            quota,
+            n_refusals: 0,
+            paused_until: Moment(0),
+            rows,
+            numbers,
+            live: None,
+            generation: 0,
+            is_building: false,
+            n_unbuilt: 0,
+            is_waiting: false,
+            idle_until: Time::START,
+            is_turn_of_ids: false,
+            n_new,
+        };
+        let preparation = search.preparation(copies);
+        (search, preparation)
+    }
+
+    fn preparation(&mut self, copies: Vec<Option<([u8; 32], BodyId)>>) -> Preparation {
+        self.is_building = true;
+        self.n_unbuilt = 0;
+        self.generation += 1;
+        Preparation {
+            form: self.form.clone(),
+            generation: self.generation,
+            cells: self.rows.iter().map(|row| row.cells.clone()).collect(),
+            copies: match copies.is_empty() {
+                true => vec![None; self.rows.len()],
+                false => copies,
+            },
+        }
+    }
+
+    /// What is to be prepared anew, once enough is not as it was.
+    pub(crate) fn next_preparation(&mut self) -> Option<Preparation> {
+        let least = (self.rows.len() as f64 * ANEW_SHARE) as usize;
+        let is_time = self.n_unbuilt >= least.max(ANEW_LEAST);
+        (is_time && !self.is_building).then(|| self.preparation(Vec::new()))
+    }
+
+    /// Queries were made up. What is known of them, by their texts, is in `remembered`.
+    pub(crate) fn install<'a>(
+        &mut self,
+        prepared: Prepared,
+        remembered: impl IntoIterator<Item = (&'a str, &'a [u8])>,
+    ) {
+        self.is_building = false;
+        if prepared.generation != self.generation {
+            return;
+        }
+        let mut live = prepared.live;
+        live.recall(remembered, |number| {
+            self.numbers.get(&ElementId(number)).copied()
+        });
+        self.live = Some(live);
+        let mut held = self
+            .form
+            .held
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let by_digest: HashMap<[u8; 32], &News> = prepared
+            .told
+            .iter()
+            .flatten()
+            .map(|news| (news.digest, news))
+            .collect();
+        for held in held.values_mut() {
+            if let Some(news) = held.digest.and_then(|digest| by_digest.get(&digest)) {
+                held.value.clone_from(&news.value);
+            }
+        }
+        for (row, news) in self.rows.iter_mut().zip(&prepared.told) {
+            if let Some(news) = news {
+                set_cells(&mut row.cells, &news.cells);
+                row.counts = news.weight.unwrap_or(row.counts);
+            }
+        }
+    }
+
+    /// When it may be asked; never, before there is anything to ask.
+    pub(crate) fn ready_at(&self, now: Moment) -> Time {
+        if self.live.is_none() || self.is_waiting {
+            return Time::NEVER;
+        }
+        self.allowed_at(now)
+    }
+
+    /// When its quota allows a request, and it is not left alone.
+    pub(crate) fn allowed_at(&self, now: Moment) -> Time {
+        let at = clock::time(now);
+        let mut ready = if self.paused_until > now {
+            clock::time(self.paused_until)
+        } else {
+            at
+        };
+        if let Some(quota) = &self.quota {
+            let next = quota.next_at(at);
+            ready = if next > ready { next } else { ready };
+        }
+        ready
+    }
+
+    /// The same for those who have something to ask unless it was thought over just now.
+    pub(crate) fn wake_at(&self, now: Moment) -> Time {
+        let ready = self.ready_at(now);
+        if self.idle_until > ready {
+            self.idle_until
+        } else {
+            ready
+        }
+    }
+
+    /// Whether a request that is about to leave may leave now; if so, it counts.
+    pub(crate) fn leave(&mut self, at: Time) -> bool {
+        match &mut self.quota {
+            Some(quota) if quota.next_at(at) > at => false,
+            Some(quota) => {
+                quota.begin(at);
+                self.is_waiting = false;
+                true
+            }
+            None => {
+                self.is_waiting = false;
+                true
+            }
+        }
+    }
+
+    /// A request that left is over.
+    pub(crate) fn end(&mut self, now: Moment) {
+        if let Some(quota) = &mut self.quota {
+            quota.end(clock::time(now));
+        }
+    }
+
+    /// It refuses to answer, or answers what is none: it is left alone for a while.
+    pub(crate) fn pause(&mut self, now: Moment) {
+        let first = self.form.search.pause.as_days() * 86_400_000.0;
+        let wait = first * 2_f64.powi(self.n_refusals.min(40) as i32);
+        self.n_refusals = self.n_refusals.saturating_add(1);
+        self.leave_alone(Moment(
+            now.0 + wait.min(LONGEST_PAUSE.max(first)).ceil() as i64,
+        ));
+    }
+
+    /// It is left alone until then.
+    pub(crate) fn leave_alone(&mut self, until: Moment) {
+        self.paused_until = self.paused_until.max(until);
+    }
+
+    /// It answers.
+    pub(crate) fn is_well(&mut self) {
+        self.n_refusals = 0;
+    }
+
+    /// How many rows have never been had.
+    pub(crate) fn n_new(&self) -> u64 {
+        self.n_new as u64
+    }
+
+    /// Whether there is a row that was never had and that may be had now.
+    pub(crate) fn has_new(&self, now: Moment) -> bool {
+        let has_id = self.form.search.by_id.is_some();
+        self.n_new > 0 && self.rows.iter().any(|row| row.may_be_had(has_id, now))
+    }
+
+    /// What to ask for rows that we have never had: the query that finds most of them,
+    /// or one of them by its id.
+    pub(crate) fn choose_new(&mut self, now: Moment) -> Option<Choice> {
+        if self.n_new == 0 {
+            return None;
+        }
+        let live = self.live.as_ref()?;
+        let is_hoped_for = |row: &Row| row.standing == Standing::New && row.hopes < MOST_HOPES;
+        let worth: Vec<f64> = self
+            .rows
+            .iter()
+            .map(|row| f64::from(u8::from(is_hoped_for(row))))
+            .collect();
+        if let Some(ask) = live.best(&worth) {
+            return Some(Choice::Query(ask));
+        }
+        if !live.is_idle() {
+            return None;
+        }
+        if self.form.search.by_id.is_none() {
+            // No query finds them.
+            for row in &mut self.rows {
+                row.hopes = row.hopes.max(MOST_HOPES);
+            }
+            return None;
+        }
+        let row = self
+            .rows
+            .iter_mut()
+            .find(|row| row.standing == Standing::New && row.held_until <= now)?;
+        // One at a time, and not the same at once.
+        row.held_until = Moment(now.0 + 60_000);
+        Some(Choice::Row(row.element))
+    }
+
+    /// Whether there is a row that is new, or has waited as long as it may.
+    pub(crate) fn is_due(&self, now: Moment) -> bool {
+        let has_id = self.form.search.by_id.is_some();
+        let longest = self.form.search.max_interval.filter(|_| has_id);
+        let is_due = |row: &Row| match row.standing {
+            Standing::New => row.may_be_had(has_id, now),
+            Standing::In => longest.is_some_and(|longest| {
+                let waited = clock::millis_between(row.since, now) as f64;
+                row.held_until <= now && waited >= longest.as_days() * 86_400_000.0
+            }),
+            Standing::Out => false,
+        };
+        self.rows.iter().any(is_due)
+    }
+
+    /// What to ask now: what is worth most a request, or a row that no query has
+    /// returned for too long.
+    pub(crate) fn choose(
+        &mut self,
+        scheduler: &Scheduler,
+        usual: Objective,
+        now: Moment,
+    ) -> Option<Choice> {
+        if let Some(row) = self.overdue(now) {
+            return Some(Choice::Row(row));
+        }
+        let worth = self.worth(scheduler, self.form.objective(usual), now);
+        let ask = self.live.as_ref()?.best(&worth);
+        if ask.is_none() {
+            self.idle_until = Time::from_days(clock::time(now).as_days() + IDLE).ok()?;
+        }
+        ask.map(Choice::Query)
+    }
+
+    /// A row that has to be asked for by its id, every other time at the most.
+    pub(crate) fn overdue(&mut self, now: Moment) -> Option<ElementId> {
+        let longest = self.form.search.max_interval?.as_days() * 86_400_000.0;
+        self.form.search.by_id.as_ref()?;
+        self.is_turn_of_ids = !self.is_turn_of_ids;
+        if !self.is_turn_of_ids {
+            return None;
+        }
+        let is_overdue = |row: &&mut Row| {
+            row.standing != Standing::Out
+                && row.held_until <= now
+                && clock::millis_between(row.since, now) as f64 >= longest
+        };
+        let rows = self.rows.iter_mut().filter(is_overdue);
+        let row = rows.min_by_key(|row| row.since)?;
+        row.held_until = Moment(now.0 + 10_000);
+        Some(row.element)
+    }
+
+    /// The best request for one row, if any query finds it.
+    pub(crate) fn choose_for(&self, element: ElementId) -> Option<Ask> {
+        let row = *self.numbers.get(&element)?;
+        self.live.as_ref()?.best_for(row)
+    }
+
+    /// What a request is worth for another objective, each.
+    pub(crate) fn value(
+        &self,
+        ask: &Ask,
+        scheduler: &Scheduler,
+        objective: Objective,
+        now: Moment,
+    ) -> f64 {
+        let worth = self.worth(scheduler, objective, now);
+        let live = self.live.as_ref();
+        live.map_or(0.0, |live| live.value(ask.query, &worth))
+    }
+
+    /// What refreshing each row is worth now.
+    fn worth(&self, scheduler: &Scheduler, objective: Objective, now: Moment) -> Vec<f64> {
+        let at = clock::time(now);
+        let (sizes, n_sizes) = self.rows.iter().fold((0.0, 0.0), |(sum, n), row| {
+            (sum + row.sizes, n + row.n_sizes)
+        });
+        let usual_size = if n_sizes > 0.0 { sizes / n_sizes } else { 1.0 };
+        let (mut sum, mut n) = (0.0, 0.0);
+        let mut worth: Vec<f64> = Vec::with_capacity(self.rows.len());
+        for row in &self.rows {
+            let size = (row.sizes + USUAL_SIZES * usual_size) / (row.n_sizes + USUAL_SIZES);
+            let value = match row.standing {
+                Standing::In => scheduler.worth(row.element, objective, at).unwrap_or(0.0),
+                Standing::New | Standing::Out => 0.0,
+            };
+            let value = row.weight * row.counts * size * value;
+            sum += value;
+            n += f64::from(u8::from(row.standing == Standing::In));
+            worth.push(value);
+        }
+        // A row that we have never had is worth what others are.
+        let usual = if n > 0.0 { sum / n } else { 1.0 };
+        for (worth, row) in worth.iter_mut().zip(&self.rows) {
+            if row.standing == Standing::New {
+                *worth = usual;
+            }
+        }
+        worth
+    }
+
+    /// The text of a query.
+    pub(crate) fn text(&self, query: usize) -> Option<String> {
+        Some(self.live.as_ref()?.text(query))
+    }
+
+    /// How often queries have been made up.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// A request is about to be made.
+    pub(crate) fn begin(&mut self, ask: &Ask) {
+        self.is_waiting = true;
+        if let Some(live) = &mut self.live {
+            live.begin(ask.query, ask.page);
+        }
+    }
+
+    /// A request came to nothing.
+    pub(crate) fn give_up(&mut self, query: usize, page: u64, generation: u32) {
+        if let Some(live) = self.live.as_mut().filter(|_| generation == self.generation) {
+            live.give_up(query, page);
+        }
+    }
+
+    /// A page was read; what is to be remembered of its query, unless queries have been
+    /// made up anew since.
+    pub(crate) fn read(
+        &mut self,
+        (query, generation): (usize, u32),
+        number: u64,
+        returned: &[ElementId],
+        (total, is_last): (Option<f64>, bool),
+    ) -> Option<Vec<u8>> {
+        if generation != self.generation || self.is_building && self.live.is_none() {
+            return None;
+        }
+        let returned: Vec<u32> = returned
+            .iter()
+            .filter_map(|element| self.numbers.get(element).copied())
+            .collect();
+        let live = self.live.as_mut()?;
+        let page = Page {
+            number,
+            returned: &returned,
+            total,
+            is_last,
+        };
+        live.read(query, &page);
+        let retrieval = self.form.retrieval();
+        let n_pages = retrieval.n_requests(live.n_server(query)).max(1);
+        let rows = &self.rows;
+        let memory = live.remember(query, |row| rows[row as usize].element.0);
+        for &row in live.queries().rows(query) {
+            let row = &mut self.rows[row as usize];
+            if row.standing == Standing::New {
+                row.hopes += if is_last { 1.0 } else { 1.0 / n_pages as f32 };
+            }
+        }
+        Some(memory)
+    }
+
+    /// The element of a row, if it is ours.
+    pub(crate) fn is_ours(&self, element: ElementId) -> bool {
+        self.numbers.contains_key(&element)
+    }
+
+    /// A row becomes ours.
+    pub(crate) fn add(&mut self, element: ElementId, id: &str, weight: f64, now: Moment) {
+        self.numbers.insert(element, self.rows.len() as u32);
+        let mut held = self
+            .form
+            .held
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        held.insert(id.to_owned(), Held::default());
+        self.rows.push(Row {
+            element,
+            standing: Standing::New,
+            since: now,
+            weight,
+            counts: 1.0,
+            sizes: 0.0,
+            n_sizes: 0.0,
+            held_until: Moment(0),
+            hopes: 0.0,
+            cells: vec![String::new(); self.form.search.attributes.len()],
+        });
+        self.n_new += 1;
+        self.n_unbuilt += 1;
+    }
+
+    /// A row was polled, by whatever request.
+    pub(crate) fn polled(&mut self, element: ElementId, id: &str, news: Option<&News>, at: Moment) {
+        let Some(&number) = self.numbers.get(&element) else {
+            return;
+        };
+        self.stand(element, Standing::In);
+        let row = &mut self.rows[number as usize];
+        row.since = row.since.max(at);
+        row.held_until = Moment(0);
+        let Some(news) = news else {
+            return;
+        };
+        if let Some(difference) = news.difference.filter(|d| d.is_finite() && *d > 0.0) {
+            row.sizes += difference;
+            row.n_sizes += 1.0;
+        }
+        row.counts = news.weight.unwrap_or(row.counts);
+        self.n_unbuilt += usize::from(set_cells(&mut row.cells, &news.cells));
+        let mut held = self
+            .form
+            .held
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        held.insert(
+            id.to_owned(),
+            Held {
+                digest: Some(news.digest),
+                value: news.value.clone(),
+            },
+        );
+    }
+
+    /// A row is gone, or we are kept from it.
+    pub(crate) fn out(&mut self, element: ElementId) {
+        self.stand(element, Standing::Out);
+    }
+
+    fn stand(&mut self, element: ElementId, standing: Standing) {
+        let Some(&number) = self.numbers.get(&element) else {
+            return;
+        };
+        let row = &mut self.rows[number as usize];
+        self.n_new -= usize::from(row.standing == Standing::New && standing != Standing::New);
+        row.standing = standing;
+    }
+
+    /// A row could not be had by its id, and is not asked for that way before then.
+    pub(crate) fn hold(&mut self, element: ElementId, until: Moment) {
+        if let Some(&number) = self.numbers.get(&element) {
+            self.rows[number as usize].held_until = until;
+        }
+    }
+
+    /// What is to be remembered of how it was asked.
+    pub(crate) fn remember(&self) -> Vec<u8> {
+        let mut bytes = self.paused_until.0.to_le_bytes().to_vec();
+        bytes.extend(self.n_refusals.to_le_bytes());
+        bytes.extend(self.quota.as_ref().map(Quota::remember).unwrap_or_default());
+        bytes
+    }
+
+    /// Takes in what was remembered.
+    pub(crate) fn recall(&mut self, bytes: &[u8], now: Moment) {
+        let Some((until, rest)) = bytes.split_first_chunk::<8>() else {
+            return;
+        };
+        let Some((n_refusals, quota)) = rest.split_first_chunk::<4>() else {
+            return;
+        };
+        // A moment that is far away was written by a clock that was wrong.
+        let furthest = now.0.saturating_add(LONGEST_PAUSE as i64);
+        self.paused_until = Moment(i64::from_le_bytes(*until).min(furthest));
+        self.n_refusals = u32::from_le_bytes(*n_refusals);
+        if let Some(own) = &mut self.quota {
+            own.recall(quota, clock::time(now));
+        }
+    }
+}
