@@ -157,7 +157,7 @@ pub fn run(
                     number: best.page,
                     returned,
                     total: None,
-                    is_last: true,
+                    at_least: 0.0,
                 };
                 live.read(best.query, &page);
                 copies.ask(best.query, returned, now);

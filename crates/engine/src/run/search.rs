@@ -530,8 +530,11 @@ impl Engine {
             };
             n_added += u64::from(is_added);
             let id = kept.element.id;
-            if self.under_way.contains(&id) {
-                // It is being asked for by its id: that is newer.
+            returned.push(id);
+            let is_older = kept.history.synced_at.is_some_and(|at| at >= job.begun_at);
+            if is_older || self.under_way.contains(&id) {
+                // Another answer came while this was under way: nobody knows which of
+                // them is newer.
                 continue;
             }
             let purpose = match asked.wanted {
@@ -565,7 +568,6 @@ impl Engine {
             if let Some(search) = self.search_of(source) {
                 search.polled(id, &row.id, row.news.as_ref(), at);
             }
-            returned.push(id);
         }
         if n_added > 0 {
             self.told.push(Event::Found {
@@ -604,19 +606,18 @@ impl Engine {
             .map_or(f64::INFINITY, |total| total.min(top as f64));
         let is_full = page.n_results as u64 >= size;
         let is_end = asked.page * size >= top || (asked.page * size) as f64 >= most;
-        // A page that is not full is the last, unless the server says that there are more.
-        let is_last = page.n_results == 0 || is_end || !is_full && page.total.is_none();
         let is_short = !is_full && !is_end && page.total.is_some();
-        let total = match page.total {
-            Some(total) => Some(total),
-            None if is_last => Some(n_seen as f64),
-            None => None,
+        // A page that is not full is the last, unless the server says that there are more.
+        let (total, at_least) = match page.total {
+            Some(total) => (Some(total), n_seen as f64),
+            None if !is_full => (Some(n_seen as f64), n_seen as f64),
+            None => (None, n_seen as f64 + f64::from(u8::from(!is_end))),
         };
         let memory = search.read(
             (asked.query, asked.generation),
             asked.page,
             page.returned,
-            (total, is_last),
+            (total, at_least),
         );
         let mut notes = Vec::new();
         if is_short {

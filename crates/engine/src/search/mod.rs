@@ -715,9 +715,9 @@ impl Search {
         (query, generation): (usize, u32),
         number: u64,
         returned: &[ElementId],
-        (total, is_last): (Option<f64>, bool),
+        (total, at_least): (Option<f64>, f64),
     ) -> Option<Vec<u8>> {
-        if generation != self.generation || self.is_building && self.live.is_none() {
+        if generation != self.generation {
             return None;
         }
         let returned: Vec<u32> = returned
@@ -729,17 +729,16 @@ impl Search {
             number,
             returned: &returned,
             total,
-            is_last,
+            at_least,
         };
         live.read(query, &page);
-        let retrieval = self.form.retrieval();
-        let n_pages = retrieval.n_requests(live.n_server(query)).max(1);
+        let n_pages = live.n_pages(query);
         let rows = &self.rows;
         let memory = live.remember(query, |row| rows[row as usize].element.0);
         for &row in live.queries().rows(query) {
             let row = &mut self.rows[row as usize];
             if row.standing == Standing::New {
-                row.hopes += if is_last { 1.0 } else { 1.0 / n_pages as f32 };
+                row.hopes += 1.0 / n_pages as f32;
             }
         }
         Some(memory)

@@ -11,4 +11,5 @@ mod listing;
 mod origin;
 mod robots;
 mod run;
+mod search;
 mod search_server;

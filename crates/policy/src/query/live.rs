@@ -21,9 +21,10 @@ use crate::Error;
 /// queries come out by themselves. What a row is worth is said by whoever asks, in the
 /// unit of all other polls, so that one price and one budget serve all sources.
 ///
-/// Pages are requests of their own. Where in an answer a row was is remembered, so a
-/// query whose first page has all that is ours costs one request, however many it
-/// would take to read it all; and one that turns out to find too much is left.
+/// Pages are requests of their own: what is chosen is a page. On which page of an answer
+/// a row was is remembered, so a query whose third page has all that is ours costs one
+/// request, however many it would take to read it all; and one that turns out to find
+/// too much is left.
 ///
 /// It does nothing by itself: it is told what was [read](Live::read) and says what is
 /// [best](Live::best).
@@ -36,8 +37,6 @@ pub struct Live {
     /// Whether it was known beforehand what queries find on the server.
     is_counted: bool,
     known: BTreeMap<usize, Known>,
-    /// Queries some of whose pages have been read, and how many; the latest last.
-    open: Vec<(usize, u64)>,
     /// Requests under way: a query and a page.
     under_way: Vec<(usize, u64)>,
     /// How much more than ours a term finds, and how much less a query of several
@@ -49,7 +48,9 @@ pub struct Live {
 /// What answers have shown of a query.
 #[derive(Debug, Clone)]
 struct Known {
+    /// What was last said, and what there must be at the least.
     total: Option<f64>,
+    at_least: f64,
     places: Vec<Place>,
 }
 
@@ -58,7 +59,9 @@ struct Known {
 struct Place {
     /// Its page, counted from 1; 0 if nobody knows.
     page: u16,
-    /// How often in a row it was not in the answer.
+    /// If nobody does, how many pages from the first on it is not on.
+    beyond: u16,
+    /// How often in a row it was on none.
     n_missed: u8,
 }
 
@@ -95,9 +98,7 @@ pub struct Ask {
     pub query: usize,
     /// Which page of its answer, counted from 1.
     pub page: u64,
-    /// How many requests are worth making for it, this one included.
-    pub n_requests: u64,
-    /// What those are worth, each.
+    /// What it is worth.
     pub value: f64,
 }
 
@@ -108,14 +109,12 @@ pub struct Page<'a> {
     pub number: u64,
     /// Our rows on it.
     pub returned: &'a [u32],
-    /// How many results there are in all, if the server says.
+    /// How many results there are in all, if that is known.
     pub total: Option<f64>,
-    /// Whether there are no more.
-    pub is_last: bool,
+    /// How many there are at the least.
+    pub at_least: f64,
 }
 
-/// Queries that are read page by page at a time; those before them are begun again.
-const MOST_OPEN: usize = 4;
 /// How many times as many rows as we hold a server is taken to have when it is asked
 /// which queries may matter: too many rather than too few.
 const LARGE: f64 = 1000.0;
@@ -129,7 +128,6 @@ impl Live {
             retrieval,
             is_counted: true,
             known: BTreeMap::new(),
-            open: Vec::new(),
             under_way: Vec::new(),
             of_terms: Ratio::START,
             of_several: Ratio::START,
@@ -177,18 +175,25 @@ impl Live {
     /// never less than we hold.
     pub fn n_server(&self, query: usize) -> f64 {
         let n_local = self.queries.rows(query).len() as f64;
-        let known = self.known.get(&query).and_then(|known| known.total);
-        match known {
-            Some(total) => total,
-            None if self.is_counted => self.queries.n_server(query).max(n_local),
-            None => {
-                let ratio = match self.queries.term_list(query) {
-                    [_] => self.of_terms.mean(),
-                    terms => self.rarest(terms) * self.of_several.mean(),
-                };
-                n_local * ratio.max(1.0)
-            }
+        let known = self.known.get(&query);
+        if let Some(total) = known.and_then(|known| known.total) {
+            return total;
         }
+        let estimate = if self.is_counted {
+            self.queries.n_server(query).max(n_local)
+        } else {
+            let ratio = match self.queries.term_list(query) {
+                [_] => self.of_terms.mean(),
+                terms => self.rarest(terms) * self.of_several.mean(),
+            };
+            n_local * ratio.max(1.0)
+        };
+        estimate.max(known.map_or(0.0, |known| known.at_least))
+    }
+
+    /// How many pages of an answer there are to read.
+    pub fn n_pages(&self, query: usize) -> u64 {
+        self.retrieval.n_requests(self.n_server(query))
     }
 
     /// The least that any of these terms finds, in terms of what we hold of it.
@@ -219,9 +224,6 @@ impl Live {
         self.discount_under_way(&mut worth);
         let mut best: Option<Ask> = None;
         for query in 0..self.queries.len() {
-            if self.under_way.iter().any(|(asked, _)| *asked == query) {
-                continue;
-            }
             let ask = self.weigh(query, &worth);
             if ask.value > best.map_or(0.0, |best| best.value) {
                 best = Some(ask);
@@ -260,50 +262,60 @@ impl Live {
     /// A request came to nothing.
     pub fn give_up(&mut self, query: usize, page: u64) {
         self.under_way.retain(|asked| *asked != (query, page));
-        self.open.retain(|(open, _)| *open != query);
     }
 
     /// A page of an answer was read.
     pub fn read(&mut self, query: usize, page: &Page<'_>) {
-        self.under_way
-            .retain(|asked| *asked != (query, page.number));
-        self.open.retain(|(open, _)| *open != query);
-        let rows = self.queries.rows(query);
+        self.give_up(query, page.number);
+        let n_rows = self.queries.rows(query).len();
         let known = self.known.entry(query).or_insert_with(|| Known {
             total: None,
-            places: vec![Place::default(); rows.len()],
+            at_least: 0.0,
+            places: vec![Place::default(); n_rows],
         });
-        let number = u16::try_from(page.number).unwrap_or(u16::MAX);
-        let mut is_here = vec![false; rows.len()];
-        for place in page
-            .returned
-            .iter()
-            .filter_map(|row| rows.binary_search(row).ok())
-        {
-            is_here[place] = true;
-        }
-        for (place, is_here) in known.places.iter_mut().zip(is_here) {
-            let was_due = place.page == number || page.is_last && place.page > number;
-            let was_hoped_for = page.is_last && place.page == 0;
-            if is_here {
-                let page = number;
-                *place = Place { page, n_missed: 0 };
-            } else if was_due || was_hoped_for {
-                let n_missed = place.n_missed.saturating_add(1);
-                *place = Place { page: 0, n_missed };
-            }
-        }
+        let at_least = page.at_least.max(page.returned.len() as f64);
+        known.at_least = known.at_least.max(at_least);
         if let Some(total) = page
             .total
             .filter(|total| total.is_finite() && *total >= 0.0)
         {
-            known.total = Some(total.max(page.returned.len() as f64));
+            known.total = Some(total.max(at_least));
+            known.at_least = at_least;
+        }
+        if known.total.is_some() {
             self.settle_ratios();
         }
-        if !page.is_last {
-            self.open.push((query, page.number));
-            if self.open.len() > MOST_OPEN {
-                self.open.remove(0);
+        let n_pages = self.n_pages(query);
+        let rows = self.queries.rows(query);
+        let Some(known) = self.known.get_mut(&query) else {
+            return;
+        };
+        let number = u16::try_from(page.number).unwrap_or(u16::MAX);
+        let mut is_here = vec![false; rows.len()];
+        let returned = page.returned.iter();
+        for place in returned.filter_map(|row| rows.binary_search(row).ok()) {
+            is_here[place] = true;
+        }
+        for (place, is_here) in known.places.iter_mut().zip(is_here) {
+            if is_here {
+                *place = Place {
+                    page: number,
+                    ..Place::default()
+                };
+                continue;
+            }
+            if place.page == number {
+                // It has moved.
+                place.page = 0;
+            }
+            if place.page == 0 && place.beyond + 1 == number {
+                place.beyond = number;
+            }
+            if place.page == 0 && u64::from(place.beyond) >= n_pages {
+                *place = Place {
+                    n_missed: place.n_missed.saturating_add(1),
+                    ..Place::default()
+                };
             }
         }
     }
@@ -315,10 +327,12 @@ impl Live {
             return bytes;
         };
         bytes.extend(known.total.unwrap_or(f64::NAN).to_le_bytes());
+        bytes.extend(known.at_least.to_le_bytes());
         for (&row, place) in self.queries.rows(query).iter().zip(&known.places) {
-            if place.page > 0 || place.n_missed > 0 {
+            if place.page > 0 || place.n_missed > 0 || place.beyond > 0 {
                 bytes.extend(number_of(row).to_le_bytes());
                 bytes.extend(place.page.to_le_bytes());
+                bytes.extend(place.beyond.to_le_bytes());
                 bytes.push(place.n_missed);
             }
         }
@@ -376,15 +390,14 @@ impl Live {
     /// Rows that are about to come are worth that much less.
     fn discount_under_way(&self, worth: &mut [f64]) {
         for &(query, page) in &self.under_way {
-            let (n_read, n_pages) = self.pages(query);
-            let left = n_pages.saturating_sub(n_read).max(1) as f64;
+            let n_pages = self.n_pages(query);
             let known = self.known.get(&query);
             for (at, &row) in self.queries.rows(query).iter().enumerate() {
-                let place = known.map_or(0, |known| known.places[at].page);
-                let is_due = u64::from(place) == page;
-                let factor = match place {
-                    _ if is_due => 0.0,
-                    0 => 1.0 - 1.0 / left,
+                let place = known.map_or_else(Place::default, |known| known.places[at]);
+                let left = n_pages.saturating_sub(u64::from(place.beyond)).max(1) as f64;
+                let factor = match u64::from(place.page) {
+                    0 if u64::from(place.beyond) < page => 1.0 - 1.0 / left,
+                    there if there == page => 0.0,
                     _ => 1.0,
                 };
                 worth[row as usize] *= factor;
@@ -392,56 +405,53 @@ impl Live {
         }
     }
 
-    /// How many pages of a query have been read, and how many there are.
-    fn pages(&self, query: usize) -> (u64, u64) {
-        let open = self.open.iter().find(|(open, _)| *open == query);
-        let n_pages = self.retrieval.n_requests(self.n_server(query));
-        (open.map_or(0, |&(_, n_read)| n_read), n_pages)
-    }
-
-    /// What a query is worth: of the pages that come next, as many as make it worth
-    /// most a request.
+    /// The page of a query that is worth most.
     ///
-    /// A row is on the page where it was, or on any of those to come; it is there at all
-    /// with the chance p = min(1, K/|R_S|), halved, then a third, … for each time in a
-    /// row that it was not.
+    /// A row is on the page where it was, or else on any that it may be on; it is there
+    /// at all with the chance p = min(1, K/|R_S|), halved, then a third, … for each time
+    /// in a row that it was not.
     fn weigh(&self, query: usize, worth: &[f64]) -> Ask {
         let rows = self.queries.rows(query);
         let n_server = self.n_server(query);
-        let (n_read, n_pages) = self.pages(query);
-        let n_pages = n_pages.max(n_read + 1);
-        let n_left = n_pages - n_read;
+        let n_pages = self.retrieval.n_requests(n_server);
         let chance = self.retrieval.chance(n_server);
-        let mut ask = Ask {
+        let is_asked = |page| self.under_way.contains(&(query, page));
+        let mut best = Ask {
             query,
-            page: n_read + 1,
-            n_requests: n_left,
+            page: 1,
             value: 0.0,
         };
         let Some(known) = self.known.get(&query) else {
-            let sum: f64 = rows.iter().map(|&row| worth[row as usize]).sum();
-            ask.value = chance * sum / n_left as f64;
-            return ask;
+            if !is_asked(1) {
+                let sum: f64 = rows.iter().map(|&row| worth[row as usize]).sum();
+                best.value = chance * sum / n_pages as f64;
+            }
+            return best;
         };
-        let mut anywhere = 0.0;
-        let mut on_pages = vec![0.0; usize::try_from(n_left).unwrap_or(0).min(MOST_PAGES)];
+        let n_told = usize::try_from(n_pages)
+            .unwrap_or(MOST_PAGES)
+            .min(MOST_PAGES);
+        let mut on_page = vec![0.0; n_told];
+        // What may be on any page from this one on, each.
+        let mut from_page = vec![0.0; n_told];
         for (&row, place) in rows.iter().zip(&known.places) {
             let expected = worth[row as usize] / f64::from(u16::from(place.n_missed) + 1);
-            let ahead = u64::from(place.page).checked_sub(n_read + 1);
-            match ahead.and_then(|ahead| on_pages.get_mut(usize::try_from(ahead).ok()?)) {
-                Some(sum) if place.page > 0 => *sum += expected,
-                _ => anywhere += chance * expected,
+            match on_page.get_mut(usize::from(place.page).wrapping_sub(1)) {
+                Some(sum) => *sum += expected,
+                None => {
+                    let first = usize::from(place.beyond).min(n_told - 1);
+                    from_page[first] += chance * expected / (n_pages - first as u64) as f64;
+                }
             }
         }
-        let each = anywhere / n_left as f64;
-        let mut sum = 0.0;
-        for (n, on_page) in (1..).zip(on_pages) {
-            sum += on_page + each;
-            if sum / n as f64 > ask.value {
-                (ask.n_requests, ask.value) = (n, sum / n as f64);
+        let mut anywhere = 0.0;
+        for (page, (there, from)) in (1..).zip(on_page.into_iter().zip(from_page)) {
+            anywhere += from;
+            if there + anywhere > best.value && !is_asked(page) {
+                (best.page, best.value) = (page, there + anywhere);
             }
         }
-        ask
+        best
     }
 }
 
@@ -454,19 +464,22 @@ fn recalled(bytes: &[u8], rows: &[u32], row_of: impl Fn(u32) -> Option<u32>) -> 
     let (&LAYOUT, bytes) = bytes.split_first()? else {
         return None;
     };
-    let (total, places) = bytes.split_first_chunk::<8>()?;
-    let total = f64::from_le_bytes(*total);
+    let (total, bytes) = bytes.split_first_chunk::<8>()?;
+    let (at_least, places) = bytes.split_first_chunk::<8>()?;
+    let (total, at_least) = (f64::from_le_bytes(*total), f64::from_le_bytes(*at_least));
     let mut known = Known {
         total: (total.is_finite() && total >= 0.0).then_some(total),
+        at_least: if at_least.is_finite() { at_least } else { 0.0 },
         places: vec![Place::default(); rows.len()],
     };
-    for entry in places.chunks_exact(7) {
+    for entry in places.chunks_exact(9) {
         let number = u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
         let at = row_of(number).and_then(|row| rows.binary_search(&row).ok());
         if let Some(at) = at {
             known.places[at] = Place {
                 page: u16::from_le_bytes([entry[4], entry[5]]),
-                n_missed: entry[6],
+                beyond: u16::from_le_bytes([entry[6], entry[7]]),
+                n_missed: entry[8],
             };
         }
     }
@@ -505,11 +518,11 @@ mod tests {
         all.into_iter().find(|&q| live.text(q) == text).unwrap()
     }
 
-    const LAST: Page<'_> = Page {
+    const EMPTY: Page<'_> = Page {
         number: 1,
         returned: &[],
-        total: None,
-        is_last: true,
+        total: Some(0.0),
+        at_least: 0.0,
     };
 
     #[test]
@@ -517,7 +530,7 @@ mod tests {
         let live = live();
         assert_eq!(live.best(&[0.0; 3]), None);
         let best = live.best(&[9.0, 9.0, 22.5]).unwrap();
-        assert_eq!((best.query, best.page, best.n_requests), (4, 1, 1));
+        assert_eq!((best.query, best.page), (4, 1));
         assert_eq!(best.value, 22.5);
         // Overlaps take care of themselves.
         assert_eq!(live.best(&[9.0, 9.0, 0.0]).unwrap().query, 0);
@@ -544,8 +557,7 @@ mod tests {
         let page = Page {
             returned: &[0],
             total: Some(900.0),
-            is_last: false,
-            ..LAST
+            ..EMPTY
         };
         live.read(red, &page);
         // Two of ours among ninety pages, against one that is in one.
@@ -553,42 +565,43 @@ mod tests {
         assert_ne!(best.query, red);
         assert_eq!(live.n_server(red), 900.0);
         // The first page is worth asking again: the row was there.
-        let best = live.best(&[1.0, 0.0, 0.0, 0.0]).unwrap();
-        assert_eq!((best.page, best.n_requests), (1, 1));
+        assert_eq!(live.value(red, &[1.0, 0.0, 0.0, 0.0]), 1.0);
     }
 
     #[test]
-    fn pages_are_read_as_far_as_they_are_worth_it() {
-        let mut live = titled(&["red boat", "red boat", "red boat"]);
+    fn the_page_is_asked_for_that_has_what_is_wanted() {
+        let mut live = titled(&["red boat", "red boat", "red boat", "red boat"]);
         let red = query_of(&live, "red");
-        let pages: [(&[u32], bool); 3] = [(&[0], false), (&[], false), (&[1, 2], true)];
-        for (number, (returned, is_last)) in (1..).zip(pages) {
-            live.read(
-                red,
-                &Page {
-                    number,
-                    returned,
-                    total: Some(30.0),
-                    is_last,
-                },
-            );
-        }
-        let of_red = |live: &Live, worth: &[f64]| live.weigh(red, worth);
-        assert_eq!(of_red(&live, &[3.0, 1.0, 1.0]).n_requests, 1);
-        let all = of_red(&live, &[0.0, 3.0, 3.0]);
-        assert_eq!((all.page, all.n_requests, all.value), (1, 3, 2.0));
-        // In the middle of an answer only what is to come counts.
-        live.read(
-            red,
-            &Page {
-                number: 1,
-                returned: &[0],
-                total: Some(30.0),
-                is_last: false,
-            },
-        );
-        let rest = of_red(&live, &[0.0, 3.0, 3.0]);
-        assert_eq!((rest.page, rest.n_requests, rest.value), (2, 2, 3.0));
+        let read = |live: &mut Live, number, returned: &[u32], total: Option<f64>| {
+            let at_least = 10.0 * number as f64 + f64::from(u8::from(total.is_none()));
+            let page = Page {
+                number,
+                returned,
+                total,
+                at_least,
+            };
+            live.read(red, &page);
+        };
+        // Nobody says how many there are: there is a page more than was read.
+        read(&mut live, 1, &[0], None);
+        assert_eq!(live.n_server(red), 11.0);
+        read(&mut live, 1, &[0], Some(30.0));
+        // Two on either of two pages: one on each.
+        let ask = live.weigh(red, &[0.5, 1.0, 1.0, 0.0]);
+        assert_eq!((ask.page, ask.value), (2, 1.0));
+        read(&mut live, 2, &[], Some(30.0));
+        let ask = live.weigh(red, &[0.5, 1.0, 1.0, 0.0]);
+        assert_eq!((ask.page, ask.value), (3, 2.0));
+        read(&mut live, 3, &[1, 2], Some(30.0));
+        assert_eq!(live.weigh(red, &[0.0, 1.0, 1.0, 0.0]).page, 3);
+        // The last was on none of them.
+        let ask = live.weigh(red, &[0.0, 0.0, 0.0, 3.0]);
+        assert_eq!((ask.page, ask.value), (1, 0.5));
+        // What has moved may be anywhere.
+        read(&mut live, 3, &[1], Some(30.0));
+        assert_eq!(live.weigh(red, &[0.0, 0.0, 3.0, 0.0]).value, 1.0);
+        live.begin(red, 3);
+        assert_eq!(live.weigh(red, &[0.0, 1.0, 0.0, 0.0]).value, 0.0);
     }
 
     #[test]
@@ -599,7 +612,7 @@ mod tests {
         let page = Page {
             returned: &[0, 1, 2],
             total: Some(300.0),
-            ..LAST
+            ..EMPTY
         };
         live.read(red, &page);
         // Three in two hundredths: one of a hundred times as many, two of as many.
@@ -617,8 +630,8 @@ mod tests {
     fn a_row_that_is_not_returned_is_worth_less_there() {
         let mut live = live();
         assert_eq!(live.best(&[0.0, 1.0, 3.0]).unwrap().query, 4);
-        live.read(4, &LAST);
-        live.read(4, &LAST);
+        live.read(4, &EMPTY);
+        live.read(4, &EMPTY);
         let best = live.best(&[0.0, 1.0, 3.0]).unwrap();
         assert_eq!(best.query, 1);
     }
@@ -631,7 +644,7 @@ mod tests {
         let page = Page {
             returned: &[0, 2],
             total: Some(45.0),
-            ..LAST
+            ..EMPTY
         };
         before.read(red, &page);
         let bytes = before.remember(red, |row| row + 100);
@@ -641,8 +654,8 @@ mod tests {
         let red = query_of(&after, "red");
         assert_eq!(after.n_server(red), 45.0);
         let (worth, other) = ([0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 0.0]);
-        assert_eq!(after.weigh(red, &worth).n_requests, 1);
-        assert!(after.weigh(red, &other).value < 0.2);
+        assert_eq!(after.weigh(red, &worth).value, 1.0);
+        assert_eq!(after.weigh(red, &other).page, 2);
         // Bytes that make no sense are no memory.
         after.recall([("red", &[9, 9][..])], row_of);
         assert_eq!(after.n_server(red), 45.0);

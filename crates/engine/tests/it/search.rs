@@ -1,0 +1,564 @@
+//! Search sources: rows behind a search box, kept fresh by queries.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use springtide_engine::origin::search::{
+    Catalogue, Rates, Row, SearchServer, SearchSettings as Shop, Totals, Trouble,
+};
+use springtide_engine::settings::{
+    AnswerShape, Burst, Difference, Headers, RowWeight, SearchSettings, SourceSettings, Staleness,
+};
+use springtide_engine::{Event, Settings, Until, What};
+use springtide_policy::query::{Queries, Split};
+use springtide_policy::{Objective, Rate, Span, Weight};
+use springtide_sim::search::{Asker, SearchWorld, run as simulate};
+use springtide_store::{
+    Bodies, ChangeFilter, ElementId, Kept, Moment, Purpose, Role, SourceKind, Sqlite, State, Store,
+};
+
+use crate::run::{run, settings};
+
+const SECOND: f64 = 1.0 / 86_400.0;
+
+fn span(seconds: f64) -> Span {
+    Span::days(seconds * SECOND).unwrap()
+}
+
+fn rate(per_second: f64) -> Rate {
+    Rate::per_day(per_second / SECOND).unwrap()
+}
+
+fn moment(at: Moment) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_millis(at.0.unsigned_abs())
+}
+
+fn until(seconds: f64) -> Until {
+    Until {
+        span: Some(Duration::from_secs_f64(seconds)),
+        ..Until::default()
+    }
+}
+
+/// A shop with so many brands of so many rows each.
+fn shop(n_brands: usize, n_each: usize, rates: Vec<Rate>) -> Shop {
+    let row = |n: usize| {
+        let (brand, place) = (n % n_brands, n / n_brands);
+        let id = format!("r{n:04}");
+        let title = format!("thing{} colour{}", n % 97, place % 7);
+        Row::new(&id, &format!("brand{brand}"), &title, &[])
+    };
+    Shop {
+        rows: (0..n_brands * n_each).map(row).collect(),
+        n_rows: 0,
+        rates: Rates::Given(rates),
+        ..Shop::default()
+    }
+}
+
+/// A source that holds some rows of a shop, in a file in a folder.
+fn source(server: &SearchServer, folder: &Path, local: &[usize]) -> Settings {
+    let rows = folder.join("rows.csv");
+    let text = server
+        .catalogue()
+        .csv(local.iter().copied(), SystemTime::now());
+    std::fs::write(&rows, text).unwrap();
+    let mut settings = settings(&[("shop", SourceKind::Search, server.search_url())]);
+    settings.groups.clear();
+    settings.sources[0].search = Some(SearchSettings {
+        body: None,
+        rows,
+        attributes: vec![
+            ("brand".to_owned(), Split::Words),
+            ("title".to_owned(), Split::Words),
+        ],
+        page_size: 10,
+        first_page: 1,
+        top: 100,
+        quota: Some(Burst {
+            n_polls: 20,
+            span: span(1.0),
+        }),
+        by_id: Some(server.item_url()),
+        max_interval: None,
+        pause: span(0.5),
+        adds_unknown: false,
+        answer: AnswerShape {
+            results: "/results".to_owned(),
+            id: "/key/id".to_owned(),
+            total: Some("/total".to_owned()),
+            item: Some("/item".to_owned()),
+            fields: [
+                ("brand", "/brand"),
+                ("price", "/stats/price"),
+                ("title", "/title"),
+            ]
+            .map(|(name, at)| (name.to_owned(), at.to_owned()))
+            .to_vec(),
+        },
+        staleness: Some(Staleness {
+            field: "price".to_owned(),
+            difference: Difference::Any,
+            weight: RowWeight::Number(1.0),
+        }),
+        headers: Headers::default(),
+    });
+    settings
+}
+
+fn search(settings: &mut Settings) -> &mut SearchSettings {
+    settings.sources[0].search.as_mut().unwrap()
+}
+
+fn store(folder: &Path) -> Sqlite {
+    Sqlite::read_only(folder.join(".springtide")).unwrap()
+}
+
+/// Our rows, by id.
+fn rows(folder: &Path) -> BTreeMap<String, Kept> {
+    let elements = store(folder).elements(None, ElementId(0), 100_000).unwrap();
+    let rows = elements
+        .into_iter()
+        .filter(|kept| kept.element.role != Role::Listing);
+    rows.map(|kept| (kept.element.locator.clone(), kept))
+        .collect()
+}
+
+/// That every copy, and every version that was kept, was what the server had when it
+/// was polled.
+fn assert_true_copies(folder: &Path, catalogue: &Catalogue) -> usize {
+    let bodies = Bodies::open(folder.join(".springtide/bodies")).unwrap();
+    let ids: BTreeMap<ElementId, String> = rows(folder)
+        .into_iter()
+        .map(|(id, kept)| (kept.element.id, id))
+        .collect();
+    let mut n = 0;
+    let mut check = |element: ElementId, at: Moment, body| {
+        let body: serde_json::Value = serde_json::from_slice(&bodies.get(body).unwrap()).unwrap();
+        let row = catalogue.number(&ids[&element]).unwrap();
+        // The server saw it at some time before we had the answer; moments are told in
+        // whole milliseconds.
+        let end = moment(at) + Duration::from_millis(1);
+        let mut near = (0..60).map(|ms| end - Duration::from_millis(ms));
+        let is_true = near.any(|at| {
+            let there = catalogue.row_at(row, at);
+            body["price"] == there.price && body["title"] == there.title.as_str()
+        });
+        assert!(is_true, "{} at {at:?}: {body}", ids[&element]);
+        n += 1;
+    };
+    for kept in rows(folder).values() {
+        if let (Some(copy), Some(synced_at)) = (&kept.copy, kept.history.synced_at) {
+            check(kept.element.id, synced_at, copy.body);
+        }
+    }
+    let changes = store(folder)
+        .changes(&ChangeFilter::default(), None, 100_000)
+        .unwrap();
+    for change in changes {
+        check(change.element, change.found_at, change.body.unwrap());
+    }
+    n
+}
+
+/// Mean content staleness of rows over a span of time, in seconds: the ages of the
+/// changes that each copy had missed.
+fn staleness(
+    catalogue: &Catalogue,
+    local: &[usize],
+    polls: &BTreeMap<usize, Vec<SystemTime>>,
+    from: SystemTime,
+    to: SystemTime,
+) -> f64 {
+    let seconds = |from: SystemTime, to: SystemTime| {
+        to.duration_since(from).unwrap_or_default().as_secs_f64()
+    };
+    let mut sum = 0.0;
+    for row in local {
+        let polls = polls.get(row).map_or(&[][..], Vec::as_slice);
+        for change in catalogue.changes(*row, to) {
+            let seen = polls.iter().find(|at| **at > change).copied();
+            let end = seen.unwrap_or(to).min(to);
+            let begin = from.max(change);
+            if end > begin {
+                let (first, last) = (seconds(change, begin), seconds(change, end));
+                sum += (last * last - first * first) / 2.0;
+            }
+        }
+    }
+    sum / (local.len() as f64 * seconds(from, to))
+}
+
+/// When each row was polled, from what an engine told.
+fn polls(catalogue: &Catalogue, events: &[Event]) -> BTreeMap<usize, Vec<SystemTime>> {
+    let mut polls: BTreeMap<usize, Vec<SystemTime>> = BTreeMap::new();
+    for event in events {
+        if let Event::Polled(polled) = event
+            && polled.error.is_none()
+        {
+            let id = polled.locator.rsplit('/').next().unwrap();
+            if let Some(row) = catalogue.number(id) {
+                polls.entry(row).or_default().push(moment(polled.at));
+            }
+        }
+    }
+    polls
+}
+
+#[test]
+fn queries_keep_rows_fresher_than_ids_do_as_the_simulator_says() {
+    const PER_SECOND: u32 = 40;
+    const SECONDS: f64 = 30.0;
+    const WARMUP: f64 = 10.0;
+    let (n_brands, n_each) = (60, 20);
+    let n_rows = n_brands * n_each;
+    let rates: Vec<Rate> = (0..n_rows)
+        .map(|n| rate(0.3 * (2.0 * ((n * 7) as f64 * 0.618_033_988_749_895).fract()).exp() / 3.2))
+        .collect();
+    // Two thirds of the rows of half the brands.
+    let is_ours = |n: &usize| n % n_brands < n_brands / 2 && n % 3 != 0;
+    let local: Vec<usize> = (0..n_rows).filter(is_ours).collect();
+    let server = SearchServer::start(Shop {
+        totals: Totals::Rounded,
+        ..shop(n_brands, n_each, rates.clone())
+    })
+    .unwrap();
+    let by_id = SearchServer::start(shop(n_brands, n_each, rates.clone())).unwrap();
+
+    let folder = tempfile::tempdir().unwrap();
+    let mut queries = source(&server, folder.path(), &local);
+    queries.budget.per_day = f64::from(PER_SECOND) / SECOND;
+    search(&mut queries).quota = Some(Burst {
+        n_polls: PER_SECOND,
+        span: span(1.0),
+    });
+    let other = tempfile::tempdir().unwrap();
+    let list = other.path().join("urls.txt");
+    let urls: Vec<String> = local
+        .iter()
+        .map(|&row| by_id.url(&format!("/item/{}", by_id.catalogue().id(row))))
+        .collect();
+    std::fs::write(&list, urls.join("\n")).unwrap();
+    let mut ids = settings(&[("ids", SourceKind::List, String::new())]);
+    ids.sources[0] = SourceSettings {
+        file: Some(list),
+        ..ids.sources[0].clone()
+    };
+    ids.budget.per_day = f64::from(PER_SECOND) / SECOND;
+    ids.policy.objective = Objective::Content;
+
+    let begun = SystemTime::now();
+    let (of_queries, of_ids) = std::thread::scope(|scope| {
+        let one = scope.spawn(|| run(folder.path(), queries.clone(), until(SECONDS)).1);
+        let two = scope.spawn(|| run(other.path(), ids.clone(), until(SECONDS)).1);
+        (one.join().unwrap(), two.join().unwrap())
+    });
+    let from = begun + Duration::from_secs_f64(WARMUP);
+    let to = begun + Duration::from_secs_f64(SECONDS);
+    let of = |server: &SearchServer, events: &[Event]| {
+        let catalogue = server.catalogue();
+        let polls = polls(catalogue, events);
+        staleness(catalogue, &local, &polls, from, to)
+    };
+    let (mean, mean_by_id) = (of(&server, &of_queries), of(&by_id, &of_ids));
+
+    // The simulator knows rates and pages: a page of a brand is one request.
+    let number: BTreeMap<usize, u32> = local.iter().copied().zip(0..).collect();
+    let mut pages: Vec<Vec<u32>> = Vec::new();
+    for brand in 0..n_brands / 2 {
+        let found = server.catalogue().find(&format!("brand{brand}"));
+        for page in found.chunks(10) {
+            pages.push(
+                page.iter()
+                    .filter_map(|row| number.get(row).copied())
+                    .collect(),
+            );
+        }
+    }
+    let singles: Vec<Vec<u32>> = (0..local.len() as u32).map(|row| vec![row]).collect();
+    // A day there is a second here.
+    let world = SearchWorld::poisson(
+        local
+            .iter()
+            .map(|&row| Rate::per_day(rates[row].as_per_day() * SECOND).unwrap())
+            .collect(),
+        vec![Weight::ONE; local.len()],
+        4.0 * SECONDS,
+        1,
+    );
+    let predicted = |queries: &[Vec<u32>]| {
+        let queries = Queries::given(queries.iter().map(|rows| (&rows[..], 10.0)));
+        simulate(&world, &queries, &Asker::Live, f64::from(PER_SECOND), 1).mean
+    };
+    let factor = predicted(&singles) / predicted(&pages);
+    let seen = mean_by_id / mean;
+    eprintln!(
+        "staleness {mean:.3} s, by id {mean_by_id:.3} s: {seen:.1} times; predicted {factor:.1}"
+    );
+    assert!(seen >= 0.8 * factor, "{seen} times, and not {factor}");
+
+    let most = server.most_in_span(Duration::from_secs(1));
+    assert!(most <= PER_SECOND as usize, "{most} requests in a second");
+    assert!(server.n_requests() as f64 >= 0.85 * f64::from(PER_SECOND) * SECONDS);
+    assert!(assert_true_copies(folder.path(), server.catalogue()) > 1000);
+}
+
+#[test]
+fn the_quota_holds_across_restarts() {
+    let server = SearchServer::start(shop(10, 10, vec![rate(0.5); 100])).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let local: Vec<usize> = (0..60).collect();
+    let mut settings = source(&server, folder.path(), &local);
+    search(&mut settings).quota = Some(Burst {
+        n_polls: 8,
+        span: span(2.0),
+    });
+    for _ in 0..6 {
+        run(folder.path(), settings.clone(), until(0.7));
+    }
+    let most = server.most_in_span(Duration::from_secs(2));
+    assert!(most <= 8, "{most} requests in two seconds");
+    assert!(server.n_requests() >= 10, "{}", server.n_requests());
+    assert!(assert_true_copies(folder.path(), server.catalogue()) > 20);
+}
+
+#[test]
+fn a_row_that_no_query_finds_is_asked_for_by_its_id() {
+    let mut shop = shop(10, 10, vec![rate(0.0); 100]);
+    shop.rows[7] = Row::new("r0007", "odd", "one", &[]);
+    let server = SearchServer::start(shop).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let local: Vec<usize> = (0..30).collect();
+    let mut settings = source(&server, folder.path(), &local);
+    // The server knows it by other words than our list does.
+    let path = folder.path().join("rows.csv");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let text = text.replace("odd", "even").replace("one", "two");
+    std::fs::write(&path, text).unwrap();
+    search(&mut settings).max_interval = Some(span(2.0));
+    run(folder.path(), settings, until(5.0));
+    let by_id = |id: &str| {
+        let path = format!("/item/{id}");
+        let requests = server.requests().into_iter();
+        requests.filter(|request| request.path == path).count()
+    };
+    assert!(by_id("r0007") >= 1, "{}", by_id("r0007"));
+    let all = rows(folder.path());
+    assert_eq!(all.len(), 30);
+    for (id, kept) in &all {
+        assert_eq!(kept.state, State::Ok, "{id}");
+    }
+}
+
+#[test]
+fn rows_that_are_not_ours_are_ignored_or_added() {
+    for adds_unknown in [false, true] {
+        let server = SearchServer::start(shop(4, 10, vec![rate(0.0); 40])).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let mut settings = source(&server, folder.path(), &[0, 4, 8]);
+        search(&mut settings).adds_unknown = adds_unknown;
+        run(folder.path(), settings.clone(), until(2.0));
+        let found = rows(folder.path()).len();
+        assert_eq!(found > 3, adds_unknown, "{found}");
+        // They stay, and are asked for like the others.
+        run(folder.path(), settings, until(1.0));
+        let all = rows(folder.path());
+        assert!(all.len() >= found);
+        assert!(all.values().all(|kept| kept.copy.is_some()));
+        let sources = store(folder.path()).sources().unwrap();
+        assert_eq!(sources[0].totals.n_elements, all.len() as u64);
+        assert_eq!(sources[0].totals.n_new, 0);
+    }
+}
+
+#[test]
+fn whatever_it_answers_is_an_observation_with_a_reason_and_it_goes_on() {
+    let refused = |status, retry_after: Option<&str>| Trouble::Refused {
+        status,
+        retry_after: retry_after.map(str::to_owned),
+    };
+    // What is wrong, and in which words that is told; nothing if it is no failure.
+    let troubles = [
+        (refused(429, None), Some("429")),
+        (refused(429, Some("1")), Some("429")),
+        (refused(503, None), Some("503")),
+        (refused(403, None), Some("403")),
+        (Trouble::Captcha, Some("HTML")),
+        (Trouble::OtherNames, Some("no list of results")),
+        (Trouble::OtherKinds, Some("no list of results")),
+        (Trouble::NoIds, Some("has an id")),
+        (Trouble::BrokenJson, Some("breaks off")),
+        (Trouble::CutBody, Some("")),
+        (Trouble::Deep(100_000), Some("no JSON")),
+        (Trouble::NumberIds, None),
+        (Trouble::Short, None),
+        (Trouble::Repeated, None),
+        (Trouble::Reversed, None),
+        (Trouble::Restless, None),
+        (Trouble::Empty, None),
+        (Trouble::Large(2000), None),
+    ];
+    std::thread::scope(|scope| {
+        for (trouble, words) in troubles {
+            scope.spawn(move || {
+                let name = format!("{trouble:?}");
+                let server = SearchServer::start(shop(10, 12, vec![rate(0.2); 120])).unwrap();
+                let folder = tempfile::tempdir().unwrap();
+                let local: Vec<usize> = (0..50).collect();
+                let settings = source(&server, folder.path(), &local);
+                server.misbehave(trouble, 6..8);
+                let (_, events) = run(folder.path(), settings, until(9.0));
+                let told: Vec<&String> = events
+                    .iter()
+                    .filter_map(|event| match event {
+                        Event::SourceFailed { message, .. } => Some(message),
+                        _ => None,
+                    })
+                    .collect();
+                match words {
+                    Some(words) => {
+                        assert!(told.iter().any(|m| m.contains(words)), "{name}: {told:?}");
+                    }
+                    None => assert!(told.is_empty(), "{name}: {told:?}"),
+                }
+                // It answers again, and nothing is wrong any more.
+                let sources = store(folder.path()).sources().unwrap();
+                assert_eq!(sources[0].error, None, "{name}");
+                let all = rows(folder.path());
+                let n_ok = all.values().filter(|kept| kept.state == State::Ok).count();
+                assert_eq!(n_ok, 50, "{name}");
+                assert!(server.n_requests() > 12, "{name}: {}", server.n_requests());
+                assert!(server.most_in_span(Duration::from_secs(1)) <= 20, "{name}");
+                assert_true_copies(folder.path(), server.catalogue());
+            });
+        }
+    });
+}
+
+#[test]
+fn a_source_that_refuses_is_left_alone_for_twice_as_long_each_time() {
+    let server = SearchServer::start(shop(10, 12, vec![rate(0.2); 120])).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let local: Vec<usize> = (0..50).collect();
+    let settings = source(&server, folder.path(), &local);
+    server.misbehave(Trouble::Captcha, 3..6);
+    // A restart in between is no reason to ask sooner.
+    for _ in 0..4 {
+        run(folder.path(), settings.clone(), until(1.2));
+    }
+    let at: Vec<SystemTime> = server.requests().iter().map(|r| r.received_at).collect();
+    for (n, least) in [(3, 0.5), (4, 1.0), (5, 2.0)] {
+        let gap = at[n + 1].duration_since(at[n]).unwrap().as_secs_f64();
+        assert!(gap >= least, "{gap} s after refusal {n}");
+        assert!(gap < least + 0.9, "{gap} s after refusal {n}");
+    }
+}
+
+#[test]
+fn rows_go_and_come_back() {
+    let server = SearchServer::start(shop(5, 10, vec![rate(0.0); 50])).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let local: Vec<usize> = (0..20).collect();
+    let mut settings = source(&server, folder.path(), &local);
+    search(&mut settings).max_interval = Some(span(0.5));
+    run(folder.path(), settings.clone(), until(2.0));
+    server.catalogue().take_out(3);
+    // Not there by its id, twice: that takes two tries, half a minute apart.
+    let again = || Until {
+        what: What::These(vec![rows(folder.path())["r0003"].element.id]),
+        ..Until::default()
+    };
+    run(folder.path(), settings.clone(), again());
+    run(folder.path(), settings.clone(), again());
+    assert_eq!(rows(folder.path())["r0003"].state, State::Gone);
+    server.catalogue().put_in(3);
+    run(folder.path(), settings, until(2.0));
+    assert_eq!(rows(folder.path())["r0003"].state, State::Ok);
+}
+
+#[test]
+fn the_search_box_is_asked_by_post_with_a_key_and_without_totals() {
+    let server = SearchServer::start(Shop {
+        api_key: Some("top secret".to_owned()),
+        totals: Totals::Absent,
+        first_page: 0,
+        ..shop(10, 12, vec![rate(0.2); 120])
+    })
+    .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let local: Vec<usize> = (0..50).collect();
+    let mut settings = source(&server, folder.path(), &local);
+    settings.sources[0].url = server.url("/search");
+    let own = search(&mut settings);
+    own.body = Some(r#"{"q": "{query}", "page": {page}}"#.to_owned());
+    own.first_page = 0;
+    own.headers = Headers(vec![("x-api-key".to_owned(), "top secret".to_owned())]);
+    own.by_id = None;
+    assert!(!format!("{own:?}").contains("top secret"));
+    run(folder.path(), settings, until(4.0));
+    for (id, kept) in rows(folder.path()) {
+        assert_eq!(kept.state, State::Ok, "{id}: {:?}", kept.failure);
+    }
+    assert!(
+        server
+            .requests()
+            .iter()
+            .all(|request| request.method == "POST")
+    );
+    assert_true_copies(folder.path(), server.catalogue());
+}
+
+#[test]
+fn one_budget_is_shared_with_other_sources() {
+    use springtide_engine::origin::{Origin, SiteSettings};
+    let server = SearchServer::start(shop(10, 12, vec![rate(0.1); 120])).unwrap();
+    let site = Origin::start(SiteSettings {
+        rates: vec![rate(0.1); 60],
+        ..SiteSettings::default()
+    })
+    .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let local: Vec<usize> = (0..60).collect();
+    let mut both = settings(&[("docs", SourceKind::Sitemap, site.url("/sitemap.xml"))]);
+    both.sources
+        .extend(source(&server, folder.path(), &local).sources);
+    both.budget.per_day = 20.0 / SECOND;
+    both.budget.first_pass = springtide_engine::settings::FirstPass::Counted;
+    let (ended, _) = run(folder.path(), both, until(12.0));
+    let (of_shop, of_site) = (server.n_requests(), site.n_requests());
+    assert!(ended.n_polls <= 20 * 12 + 8, "{ended:?}");
+    assert!(ended.n_polls >= 200, "{ended:?}");
+    // Ten rows come with a request, so it takes fewer of them; but neither starves.
+    assert!(of_shop >= 25 && of_site >= 50, "{of_shop} and {of_site}");
+    let polls: u64 = store(folder.path()).sources().unwrap()[1].totals.n_polls;
+    assert!(polls > 3 * of_shop, "{polls}");
+}
+
+#[test]
+fn what_is_asked_for_by_the_user_is_polled_by_its_id_or_by_a_query() {
+    for has_id in [true, false] {
+        let server = SearchServer::start(shop(10, 12, vec![rate(0.0); 120])).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let local: Vec<usize> = (0..50).collect();
+        let mut settings = source(&server, folder.path(), &local);
+        if !has_id {
+            search(&mut settings).by_id = None;
+        }
+        run(folder.path(), settings.clone(), until(3.0));
+        let row = rows(folder.path())["r0011"].clone();
+        server.catalogue().change(11);
+        let before = server.n_requests();
+        let asked = Until {
+            what: What::These(vec![row.element.id]),
+            ..Until::default()
+        };
+        let (ended, events) = run(folder.path(), settings, asked);
+        assert_eq!(ended.n_polls, server.n_requests() - before);
+        let is_asked = |event: &Event| matches!(event, Event::Polled(p) if p.element == row.element.id && p.purpose == Purpose::Asked);
+        assert!(events.iter().any(is_asked));
+        let now = rows(folder.path())["r0011"].clone();
+        assert_eq!(now.history.n_changes, 1);
+        assert_true_copies(folder.path(), server.catalogue());
+    }
+}
