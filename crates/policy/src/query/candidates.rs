@@ -69,6 +69,30 @@ impl Retrieval {
         }
     }
 
+    /// How many requests a query takes on average that finds so many rows of ours and, by
+    /// a guess, so many on the server in all: as if those of others were Poisson.
+    ///
+    /// A query that is guessed to fill a page just so takes two as often as one.
+    pub(super) fn mean_requests(&self, n_local: usize, n_server: f64) -> f64 {
+        /// With so many others a page more or less makes no difference.
+        const MANY: f64 = 200.0;
+        let n_local = n_local as f64;
+        let others = n_server - n_local;
+        if !(others > 0.0 && others < MANY) {
+            return self.n_requests(n_server) as f64;
+        }
+        let (mut mean, mut sum) = (0.0, 0.0);
+        let (mut chance, mut n) = ((-others).exp(), 0.0);
+        // Six standard deviations beyond there is nothing left.
+        while n <= others + 6.0 * others.sqrt() + 10.0 {
+            mean += chance * self.n_requests(n_local + n) as f64;
+            sum += chance;
+            n += 1.0;
+            chance *= others / n;
+        }
+        mean / sum
+    }
+
     /// The chance that one of the server's rows that match is among those returned,
     /// if any of them may be.
     ///
@@ -112,6 +136,8 @@ pub struct Queries {
     terms: Lists,
     rows: Lists,
     n_server: Vec<f64>,
+    /// Whether that is a guess; nothing if it never is.
+    is_guess: Vec<bool>,
 }
 
 impl Queries {
@@ -159,7 +185,10 @@ impl Queries {
                 },
             )
             .collect();
-        search.merge(found)
+        let mut all = search.merge(found);
+        let guesses = all.terms.iter().map(|terms| !estimates.is_counted(terms));
+        all.is_guess = guesses.collect();
+        all
     }
 
     /// Queries given by the rows that each finds, with what it finds on the server;
@@ -203,6 +232,11 @@ impl Queries {
     /// How many rows it finds on the server: |R_S(q)|.
     pub fn n_server(&self, query: usize) -> f64 {
         self.n_server[query]
+    }
+
+    /// Whether that is a guess, and not what was counted.
+    pub(super) fn is_guess(&self, query: usize) -> bool {
+        self.is_guess.get(query).is_some_and(|is_guess| *is_guess)
     }
 
     pub(super) fn push(&mut self, terms: &[u32], rows: &[u32], n_server: f64) {
@@ -534,4 +568,30 @@ pub(super) fn intersection(one: &[u32], other: &[u32]) -> Vec<u32> {
         }
     }
     common
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn close(computed: f64, expected: f64) {
+        assert!((computed - expected).abs() < 1e-5, "{computed} {expected}");
+    }
+
+    #[test]
+    fn a_guess_that_just_fills_a_page_may_take_two() {
+        let usual = Retrieval::USUAL;
+        // Nothing of others: what is ours is known.
+        close(usual.mean_requests(10, 10.0), 1.0);
+        // One more on average: none with a chance of 1/e.
+        close(usual.mean_requests(10, 11.0), 2.0 - (-1.0_f64).exp());
+        // At most one other fits: (1 + 2)/e².
+        close(usual.mean_requests(9, 11.0), 2.0 - 3.0 * (-2.0_f64).exp());
+        close(usual.mean_requests(1, 900.0), 90.0);
+        let first = Retrieval::new(10, 1000, Method::FirstPage).unwrap();
+        close(first.mean_requests(9, 30.0), 1.0);
+        let short = Retrieval::new(10, 15, Method::AllPages).unwrap();
+        close(short.mean_requests(30, 60.0), 2.0);
+    }
 }

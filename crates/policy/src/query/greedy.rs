@@ -103,8 +103,9 @@ impl<'a> Choice<'a> {
     ///   The greedy choice alone, which is the content paper's, has no such bound: one
     ///   small query with a good ratio may use up what a large one needs.
     /// - Where covering everything takes the greedy choice a thousand requests or
-    ///   more, a cover with fewer is searched for, by a price for every row. If it is
-    ///   better, its queries are asked, in greedy order.
+    ///   more, a cover with fewer is searched for, by a price for every row. Where
+    ///   |R_S(q)| is a guess, that counts the requests expected if the guess may be
+    ///   off. If it is better, its queries are asked, in greedy order.
     ///
     /// As published, nothing but the greedy choice is made.
     pub fn cover(&self, limits: &Limits) -> Cover {
@@ -138,7 +139,10 @@ impl<'a> Choice<'a> {
                 cover.covered() >= share * self.worth.len() as f64
                     && cover.n_requests() < than.n_requests()
             }
-            _ => cover.covered() >= than.covered() - 1e-9 && cover.n_requests() < than.n_requests(),
+            _ => {
+                self.value(cover) >= self.value(than) * (1.0 - 1e-9)
+                    && cover.n_requests() < than.n_requests()
+            }
         }
     }
 
@@ -169,9 +173,12 @@ impl<'a> Choice<'a> {
             return None;
         }
         let each = 0..self.queries.len();
-        let cost: Vec<f64> = each.clone().map(|q| self.n_requests(q) as f64).collect();
+        let cost: Vec<f64> = each
+            .clone()
+            .map(|query| self.mean_requests(query))
+            .collect();
         let is_sure: Vec<bool> = each.map(|query| self.chance(query) == 1.0).collect();
-        let chosen = refined(self.queries, &cost, &is_sure, self.worth.len(), whole)?;
+        let chosen = refined(self.queries, &cost, &is_sure, self.worth, whole)?;
         Some(self.lazily(chosen, self.tracker(limits)))
     }
 
@@ -261,6 +268,15 @@ impl<'a> Choice<'a> {
 
     fn n_requests(&self, query: usize) -> u64 {
         self.retrieval.n_requests(self.queries.n_server(query))
+    }
+
+    /// How many requests a query is expected to take, where what it finds is a guess.
+    fn mean_requests(&self, query: usize) -> f64 {
+        let (n_local, n_server) = (self.queries.rows(query).len(), self.queries.n_server(query));
+        match self.queries.is_guess(query) {
+            true => self.retrieval.mean_requests(n_local, n_server),
+            false => self.retrieval.n_requests(n_server) as f64,
+        }
     }
 
     fn chance(&self, query: usize) -> f64 {

@@ -67,7 +67,8 @@ impl Statistics {
     /// Without a scale it is estimated: from the terms that are counted both here and
     /// there ([`scale_factor`]). If, besides, the number of the server's rows is
     /// known, the corpus is taken for a sample of them, and a pair of counted terms is
-    /// estimated as Li and Church do ([`co_occurrence`]).
+    /// estimated as Li and Church do ([`co_occurrence`]), and by how many of the rows with
+    /// either term we hold.
     ///
     /// # Errors
     ///
@@ -125,6 +126,7 @@ impl Statistics {
         Estimates {
             is_given: self.term_counts.iter().map(|n| !n.is_nan()).collect(),
             base,
+            n_local: (0..n_terms as u32).map(least).collect(),
             others: pairs.iter().map(|&(_, b, count)| (b, count)).collect(),
             pair_ends,
             server_rows: self.server_rows,
@@ -205,6 +207,8 @@ pub struct Estimates {
     is_given: Vec<bool>,
     /// Of each term alone, never below what we hold of it.
     base: Vec<f64>,
+    /// What we hold of it.
+    n_local: Vec<f64>,
     /// For each term, the later terms that it is counted with.
     others: Vec<(u32, f64)>,
     pair_ends: Vec<usize>,
@@ -247,11 +251,20 @@ impl Estimates {
             [term] => self.base[term as usize],
             [a, b] => match self.pair(a, b) {
                 Some(count) => count,
-                None => self.uncounted(terms, in_corpus),
+                None => self.uncounted(terms, n_local, in_corpus),
             },
-            _ => self.uncounted(terms, in_corpus),
+            _ => self.uncounted(terms, n_local, in_corpus),
         };
         estimate.max(n_local as f64)
+    }
+
+    /// Whether the rows of the server with all these terms were counted.
+    pub(super) fn is_counted(&self, terms: &[u32]) -> bool {
+        match *terms {
+            [term] => self.is_given[term as usize],
+            [a, b] => self.pair(a, b).is_some(),
+            _ => false,
+        }
     }
 
     /// The corpus, if there is one to look pairs up in.
@@ -269,7 +282,7 @@ impl Estimates {
         Some(others[at].1)
     }
 
-    fn uncounted(&self, terms: &[u32], in_corpus: Option<usize>) -> f64 {
+    fn uncounted(&self, terms: &[u32], n_local: usize, in_corpus: Option<usize>) -> f64 {
         if let (Some(scaled), Some(n)) = (&self.corpus, in_corpus) {
             return match (terms, self.server_rows) {
                 (&[a, b], Some(server_rows))
@@ -283,12 +296,13 @@ impl Estimates {
                         scaled.corpus.with_term(b).len(),
                         scaled.corpus.by_row.len(),
                     );
-                    co_occurrence(
+                    let both = co_occurrence(
                         sample,
                         self.base[a as usize],
                         self.base[b as usize],
                         server_rows,
-                    )
+                    );
+                    self.with_ours(a, b, n_local as f64, both, scaled.scale)
                 }
                 _ => scaled.scale * n as f64,
             };
@@ -314,6 +328,36 @@ impl Estimates {
             Some(expected) if !expected.is_nan() => expected.min(rarest),
             _ => rarest,
         }
+    }
+
+    /// How many rows of the server have both terms, of which we hold `n_local`, where a
+    /// sample says `both`.
+    ///
+    /// A sample shows little of a pair that a dozen rows have. But our own rows tell
+    /// something as well: if the server's other rows with a term had the other one as
+    /// often as ours, there would be m of others; of both terms the one counts of which
+    /// we hold more. With x by the sample, which is s times smaller, it is
+    ///
+    /// ```text
+    /// n_local + (c + x/s) / (c/m + 1/s),  m = n_local·(min n(t)/l(t) − 1)
+    /// ```
+    ///
+    /// the mean of a Gamma distribution that expects m with the weight of c rows seen,
+    /// once x/s rows have been seen.
+    fn with_ours(&self, a: u32, b: u32, n_local: f64, both: f64, scale: f64) -> f64 {
+        /// What our own rows count for: on made-up papers one and four are as good.
+        const ROWS_SEEN: f64 = 2.0;
+        if n_local == 0.0 {
+            return both;
+        }
+        let of_ours = |term: u32| self.base[term as usize] / self.n_local[term as usize];
+        let expected = n_local * (of_ours(a).min(of_ours(b)) - 1.0);
+        // All rows with one of the terms are ours.
+        if expected <= 0.0 {
+            return n_local;
+        }
+        let seen = (both - n_local).max(0.0) / scale;
+        n_local + (ROWS_SEEN + seen) / (ROWS_SEEN / expected + 1.0 / scale)
     }
 }
 
@@ -490,6 +534,33 @@ mod tests {
         let estimates = statistics.estimates(&rows);
         let both = estimates.n_server(&[0, 1], 1);
         assert!((4.0..=5.0).contains(&both), "{both}");
+    }
+
+    #[test]
+    fn our_own_rows_tell_of_a_pair_that_the_sample_has_not() {
+        let rows = rows(&["a b", "a b", "a", "c b"]);
+        let estimates = |count_of_a: f64, in_sample: &[&[u32]]| {
+            let mut statistics = Statistics::new(&rows);
+            for (term, count) in [(0, count_of_a), (1, 400.0), (2, 1000.0)] {
+                statistics.count_term(TermId(term), count).unwrap();
+            }
+            statistics.set_server_rows(10_000.0).unwrap();
+            let sample = in_sample.iter().map(|row| row.iter().map(|&t| TermId(t)));
+            let corpus = Corpus::new(&rows, sample);
+            statistics.set_corpus(corpus, None).unwrap();
+            statistics.estimates(&rows)
+        };
+        // We hold a third of a's rows, of which two have b: four of others, if those are
+        // alike. A sample of a thousandth says little.
+        let nothing: &[&[u32]] = &[&[2]];
+        let both = estimates(9.0, nothing).n_server(&[0, 1], 2);
+        close(both, 2.0 + 2.0 / (2.0 / 4.0 + 1.0 / 1000.0));
+        // All of a's rows are ours.
+        assert_eq!(estimates(3.0, nothing).n_server(&[0, 1], 2), 2.0);
+        // A large sample is believed: there is no other.
+        let much = [vec![&[0][..]; 9], vec![&[1][..]; 400]].concat();
+        let both = estimates(9.0, &much).n_server(&[0, 1], 2);
+        assert!((2.0..3.5).contains(&both), "{both}");
     }
 
     #[test]

@@ -572,3 +572,26 @@ fn a_large_cover_is_never_dearer_than_the_greedy_one_and_covers_as_much() {
     assert!(cover.covered() >= 0.99 * f64::from(n_rows));
     assert!(cover.n_requests() <= greedy.n_requests());
 }
+
+#[test]
+fn rows_that_are_worth_nothing_do_not_make_a_large_cover_dearer() {
+    // Pages of nine rows that are worth something and one that is not, and a page for
+    // each ten of the latter.
+    let n_pages = 1200;
+    let good = (0..n_pages).map(|page| (page * 10..page * 10 + 10).collect());
+    let poor = (0..n_pages / 10).map(|page| (page * 10..page * 10 + 10).map(|p| p * 10).collect());
+    let queries: Vec<Vec<u32>> = good.chain(poor).collect();
+    let queries = Queries::given(queries.iter().map(|rows| (rows.as_slice(), 10.0)));
+    let worth: Vec<f64> = (0..n_pages * 10)
+        .map(|row| f64::from(u8::from(row % 10 != 0)))
+        .collect();
+    let choice = Choice {
+        queries: &queries,
+        worth: &worth,
+        retrieval: Retrieval::USUAL,
+        efficiency: Efficiency::Corrected,
+    };
+    let cover = choice.cover(&Limits::default());
+    assert_eq!(cover.n_requests(), u64::from(n_pages));
+    assert_eq!(choice.value(&cover), f64::from(n_pages * 9));
+}
