@@ -11,7 +11,9 @@ pub mod rows;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use springtide_policy::query::{Ask, Live, Page, Retrieval, RowsBuilder, StopWords, terms_in};
+use springtide_policy::query::{
+    Ask, Live, Page, Retrieval, RowsBuilder, StopWords, TermId, terms_in,
+};
 use springtide_policy::schedule::{Quota, Scheduler};
 use springtide_policy::{Objective, Time};
 use springtide_store::{Bodies, BodyId, ElementId, Moment};
@@ -281,14 +283,30 @@ impl Preparation {
         }
         let stop_words = StopWords::english();
         let mut rows = RowsBuilder::new();
+        let mut columns: HashMap<String, u8> = HashMap::new();
         for cells in &self.cells {
-            let each = cells.iter().zip(&self.form.search.attributes);
-            let terms = each.flat_map(|(cell, (_, split))| terms_in(cell, *split, &stop_words));
+            let mut terms = Vec::new();
+            for (column, (cell, (_, split))) in
+                (0..).zip(cells.iter().zip(&self.form.search.attributes))
+            {
+                for term in terms_in(cell, *split, &stop_words) {
+                    columns.entry(term.key.clone()).or_insert(column);
+                    terms.push(term);
+                }
+            }
             rows.add(terms, 1.0)?;
         }
+        let rows = rows.build();
+        let mut classes = vec![0; rows.n_terms()];
+        for (key, column) in columns {
+            if let Some(term) = rows.term(&key) {
+                classes[term.0 as usize] = column;
+            }
+        }
+        let class_of = |term: TermId| classes[term.0 as usize];
         Ok(Prepared {
             generation: self.generation,
-            live: Live::about(rows.build(), self.form.retrieval(), MOST_TERMS)?,
+            live: Live::about(rows, self.form.retrieval(), MOST_TERMS, class_of)?,
             told,
         })
     }

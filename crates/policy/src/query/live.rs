@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::candidates::{Efficiency, Queries, Retrieval};
-use super::rows::Rows;
+use super::rows::{Rows, TermId};
 use super::server::Statistics;
+use super::surplus::Surplus;
 use crate::Error;
 
 /// The choice of the next request of a search source, from moment to moment.
@@ -39,10 +40,8 @@ pub struct Live {
     known: BTreeMap<usize, Known>,
     /// Requests under way: a query and a page.
     under_way: Vec<(usize, u64)>,
-    /// How much more than ours a term finds, and how much less a query of several
-    /// terms than the rarest of them.
-    of_terms: Ratio,
-    of_several: Ratio,
+    /// What answers say of queries that were never asked.
+    surplus: Surplus,
 }
 
 /// What answers have shown of a query.
@@ -63,32 +62,6 @@ struct Place {
     beyond: u16,
     /// How often in a row it was on none.
     n_missed: u8,
-}
-
-/// How many times as many results as rows of ours there are, from queries that told.
-///
-/// Of what is still to be asked, requests per row are to be kept low, so it is the
-/// harmonic mean that counts; it begins with so many queries that find ours alone.
-#[derive(Debug, Clone, Copy)]
-struct Ratio {
-    n: f64,
-    inverse: f64,
-}
-
-impl Ratio {
-    const START: Self = Self {
-        n: 2.0,
-        inverse: 2.0,
-    };
-
-    fn observe(&mut self, ratio: f64) {
-        self.n += 1.0;
-        self.inverse += 1.0 / ratio;
-    }
-
-    fn mean(self) -> f64 {
-        self.n / self.inverse
-    }
 }
 
 /// A request that could be made.
@@ -129,18 +102,23 @@ impl Live {
             is_counted: true,
             known: BTreeMap::new(),
             under_way: Vec::new(),
-            of_terms: Ratio::START,
-            of_several: Ratio::START,
+            surplus: Surplus::default(),
         }
     }
 
     /// All queries of at most `max_terms` terms that may matter for rows of a server of
-    /// which nothing is known.
+    /// which nothing is known. What queries find there is learned from those with terms
+    /// of the same classes: from the same columns, say.
     ///
     /// # Errors
     ///
     /// If there are more rows than can be counted.
-    pub fn about(rows: Rows, retrieval: Retrieval, max_terms: usize) -> Result<Self, Error> {
+    pub fn about(
+        rows: Rows,
+        retrieval: Retrieval,
+        max_terms: usize,
+        class_of: impl Fn(TermId) -> u8,
+    ) -> Result<Self, Error> {
         let mut statistics = Statistics::new(&rows);
         statistics.set_server_rows(LARGE * rows.len() as f64)?;
         for term in rows.term_ids() {
@@ -150,9 +128,12 @@ impl Live {
         let estimates = statistics.estimates(&rows);
         let efficiency = Efficiency::Corrected;
         let queries = Queries::about(&rows, &estimates, &retrieval, efficiency, max_terms);
+        let classes: Vec<u8> = rows.term_ids().map(class_of).collect();
+        let surplus = Surplus::new(&queries, &classes);
         Ok(Self {
             rows,
             is_counted: false,
+            surplus,
             ..Self::new(queries, retrieval)
         })
     }
@@ -170,9 +151,7 @@ impl Live {
     /// How many rows a query is taken to find on the server: what was last said, else
     /// an estimate.
     ///
-    /// A term is taken to find as many times more than ours as terms have been found to,
-    /// and several terms as many times less than the rarest of them as others have, but
-    /// never less than we hold.
+    /// Never less than we hold, nor less than was seen.
     pub fn n_server(&self, query: usize) -> f64 {
         let n_local = self.queries.rows(query).len() as f64;
         let known = self.known.get(&query);
@@ -182,11 +161,7 @@ impl Live {
         let estimate = if self.is_counted {
             self.queries.n_server(query).max(n_local)
         } else {
-            let ratio = match self.queries.term_list(query) {
-                [_] => self.of_terms.mean(),
-                terms => self.rarest(terms) * self.of_several.mean(),
-            };
-            n_local * ratio.max(1.0)
+            n_local * self.surplus.expected(query, self.queries.term_list(query))
         };
         estimate.max(known.map_or(0.0, |known| known.at_least))
     }
@@ -194,20 +169,6 @@ impl Live {
     /// How many pages of an answer there are to read.
     pub fn n_pages(&self, query: usize) -> u64 {
         self.retrieval.n_requests(self.n_server(query))
-    }
-
-    /// The least that any of these terms finds, in terms of what we hold of it.
-    fn rarest(&self, terms: &[u32]) -> f64 {
-        let ratios = terms.iter().map(|&term| {
-            let alone = self.queries.of_term(term);
-            let total = alone.and_then(|query| self.known.get(&query)?.total);
-            let n_local = self.rows.with_term(term).len().max(1);
-            match total {
-                Some(total) => total / n_local as f64,
-                None => self.of_terms.mean(),
-            }
-        });
-        ratios.fold(f64::INFINITY, f64::min)
     }
 
     /// The request that is best now, if these are what refreshing each row is worth;
@@ -283,7 +244,7 @@ impl Live {
             known.at_least = at_least;
         }
         if known.total.is_some() {
-            self.settle_ratios();
+            self.settle_surplus();
         }
         let n_pages = self.n_pages(query);
         let rows = self.queries.rows(query);
@@ -358,33 +319,17 @@ impl Live {
                 self.known.insert(query, known);
             }
         }
-        self.settle_ratios();
+        self.settle_surplus();
     }
 
     /// Works out anew what answers say of queries that were never asked.
-    fn settle_ratios(&mut self) {
-        (self.of_terms, self.of_several) = (Ratio::START, Ratio::START);
-        let ratio = |query: usize, known: &Known| {
-            let n_local = self.queries.rows(query).len().max(1) as f64;
-            known.total.map(|total| (total / n_local).max(1.0))
-        };
-        let mut of_terms = Ratio::START;
-        for (&query, known) in &self.known {
-            if let ([_], Some(ratio)) = (self.queries.term_list(query), ratio(query, known)) {
-                of_terms.observe(ratio);
-            }
-        }
-        self.of_terms = of_terms;
-        let mut of_several = Ratio::START;
-        for (&query, known) in &self.known {
-            let terms = self.queries.term_list(query);
-            if terms.len() > 1
-                && let Some(ratio) = ratio(query, known)
-            {
-                of_several.observe((ratio / self.rarest(terms)).clamp(1e-6, 1.0));
-            }
-        }
-        self.of_several = of_several;
+    fn settle_surplus(&mut self) {
+        let queries = &self.queries;
+        let told = self.known.iter().filter_map(|(&query, known)| {
+            let n_local = queries.rows(query).len().max(1) as f64;
+            Some((query, known.total? / n_local))
+        });
+        self.surplus.settle(queries, told);
     }
 
     /// Rows that are about to come are worth that much less.
@@ -510,7 +455,7 @@ mod tests {
             let terms = terms_in(title, Split::Words, &StopWords::english());
             rows.add(terms, 1.0).unwrap();
         }
-        Live::about(rows.build(), Retrieval::USUAL, 2).unwrap()
+        Live::about(rows.build(), Retrieval::USUAL, 2, |_| 0).unwrap()
     }
 
     fn query_of(live: &Live, text: &str) -> usize {
@@ -615,8 +560,8 @@ mod tests {
             ..EMPTY
         };
         live.read(red, &page);
-        // Three in two hundredths: one of a hundred times as many, two of as many.
-        assert!((live.n_server(boat) - 2.0 * 3.0 / 2.01).abs() < 1e-12);
+        // A hundred times as many, and as many: ten times as many in the middle.
+        assert!((live.n_server(boat) - 20.0).abs() < 1e-9);
         // A rounded total may say less than was seen.
         let page = Page {
             total: Some(0.0),

@@ -58,6 +58,7 @@ pub mod rounds;
 mod rows;
 mod server;
 pub mod staleness;
+mod surplus;
 mod terms;
 
 pub use candidates::{Efficiency, Method, Queries, Retrieval};

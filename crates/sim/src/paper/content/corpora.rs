@@ -446,15 +446,18 @@ pub(super) struct Index {
 impl Index {
     /// How many rows have all these terms.
     pub(super) fn n_results(&self, terms: impl Iterator<Item = TermId>) -> usize {
+        self.results(terms).len()
+    }
+
+    /// The rows that have all these terms.
+    pub(super) fn results(&self, terms: impl Iterator<Item = TermId>) -> Vec<u32> {
         let mut lists: Vec<&Vec<u32>> = terms.map(|term| &self.by_term[term.0 as usize]).collect();
         lists.sort_by_key(|list| list.len());
         let Some((first, rest)) = lists.split_first() else {
-            return 0;
+            return Vec::new();
         };
-        first
-            .iter()
-            .filter(|row| rest.iter().all(|list| list.binary_search(row).is_ok()))
-            .count()
+        let has_all = |row: &&u32| rest.iter().all(|list| list.binary_search(row).is_ok());
+        first.iter().filter(has_all).copied().collect()
     }
 }
 

@@ -278,6 +278,10 @@ impl Ours {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use springtide_policy::query::{Live, Page};
+
     use super::*;
 
     #[test]
@@ -331,5 +335,62 @@ mod tests {
         let ours = Ours::new(&scenario, &attributes, Known::Counts);
         let n = ours.requests_for(0.99).unwrap();
         assert!(n * 5 <= 6839, "{n} requests, {settings:?}");
+    }
+
+    /// Requests until this share of rows was returned, by what is chosen from moment to
+    /// moment by someone who knows nothing of the server but what it answers.
+    fn requests_without_statistics(scenario: &Scenario, attributes: &[usize], share: f64) -> u64 {
+        let retrieval = retrieval(Method::AllPages);
+        let (rows, _) = scenario.known(attributes, Known::Corpus);
+        let index = scenario.index(&rows, attributes);
+        let ours: BTreeMap<u32, u32> = scenario.local.iter().copied().zip(0..).collect();
+        let mut worth = vec![1.0; rows.len()];
+        let mut live = Live::about(rows, retrieval, 2, |_| 0).unwrap();
+        let mut n_requests = 0;
+        let mut n_returned = 0;
+        while (n_returned as f64) < share * worth.len() as f64 {
+            let ask = live.best(&worth).unwrap();
+            let mut results = index.results(live.queries().terms(ask.query));
+            let total = results.len() as f64;
+            // Ranks that have nothing to do with what is ours.
+            let rank = |row: &u32| {
+                (row ^ ask.query as u32)
+                    .wrapping_mul(0x9e37_79b9)
+                    .rotate_left(9)
+            };
+            results.sort_by_key(rank);
+            let mut pages = results[..results.len().min(1000)].chunks(10);
+            let page = pages.nth(ask.page as usize - 1).unwrap_or_default();
+            let returned: Vec<u32> = page
+                .iter()
+                .filter_map(|row| ours.get(row).copied())
+                .collect();
+            for &row in &returned {
+                n_returned += u32::from(std::mem::take(&mut worth[row as usize]) > 0.0);
+            }
+            let page = Page {
+                number: ask.page,
+                returned: &returned,
+                total: Some(total),
+                at_least: 0.0,
+            };
+            live.read(ask.query, &page);
+            n_requests += 1;
+        }
+        n_requests
+    }
+
+    #[test]
+    fn without_statistics_rows_take_hardly_more_requests_than_with() {
+        let scenario = films(&FilmSettings::new(7));
+        let attributes = [("name", 0), ("director", 1), ("actor", 2)];
+        let known = Ours::new(&scenario, &attributes, Known::Counts);
+        let with = known.requests_for(0.99).unwrap();
+        let without = requests_without_statistics(&scenario, &[0, 1, 2], 0.99);
+        assert!(
+            without as f64 <= 1.15 * with as f64,
+            "{without} requests instead of {with}"
+        );
+        assert!(2 * without <= scenario.local.len() as u64, "{without}");
     }
 }
