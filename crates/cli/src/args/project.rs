@@ -79,7 +79,7 @@ fn pages(text: &str) -> Result<usize, String> {
   springtide add --site https://example.org/ --name example
   springtide add urls.txt --dry-run")]
 pub(crate) struct Add {
-    /// Addresses, or files with addresses
+    /// Addresses, files with addresses, or names of search sources in springtide.toml
     #[arg(value_name = "URL", required = true)]
     pub(crate) urls: Vec<String>,
     /// They are sites: follow their sitemaps and links

@@ -29,12 +29,18 @@ pub(crate) fn run(
             .cause(format!("{} are to be added", args.urls.len()))
             .hint("add them one by one"));
     }
+    let flags = args.http.as_settings();
+    let there = Project::look(named)?;
+    let searches = match &there {
+        Some(project) => project.config(&flags, talk)?.settings.sources,
+        None => Vec::new(),
+    };
     let meant = args
         .urls
         .iter()
-        .map(|text| Meant::new(text, args))
+        .map(|text| Meant::new(text, args, &searches))
         .collect::<Outcome<Vec<_>>>()?;
-    let project = match Project::look(named)? {
+    let project = match there {
         Some(project) => Some(project),
         None if args.dry_run => None,
         None => {
@@ -45,7 +51,6 @@ pub(crate) fn run(
             Some(made)
         }
     };
-    let flags = args.http.as_settings();
     let mut config = match &project {
         Some(project) => project.config(&flags, talk)?,
         None => config::defaults(&flags)?,
@@ -67,6 +72,15 @@ pub(crate) fn run(
 
     let mut added = Vec::new();
     for meant in meant {
+        if let Meant::Search(source) = meant {
+            // The file has it; its rows are still to be taken in.
+            let known = &mut config.settings.sources;
+            if known.iter().all(|known| known.name != source.name) {
+                known.push((*source).clone());
+            }
+            added.push((*source, Found::default()));
+            continue;
+        }
         if let Some(name) = meant.known_as(&config) {
             talk.say(format!("{} is there already, as {name}", meant.shown()));
             continue;
@@ -104,16 +118,24 @@ pub(crate) fn run(
     let mut failed = registered.failed.iter();
     if let Some((name, cause)) = failed.find(|(name, _)| names.contains(&name.as_str())) {
         forget(&mut *store, &names)?;
+        let is_search = |(source, _): &(SourceSettings, _)| {
+            source.name == *name && source.kind == SourceKind::Search
+        };
+        let expected = match added.iter().any(is_search) {
+            true => "CSV with a header, a column `id`, and those of `attributes`",
+            false => "one address a line, or CSV with a column `url`",
+        };
         return Err(Failure::input(format!("cannot add {name}"))
             .cause(shorten_to(cause, 300))
-            .hint("one address a line, or CSV with a column `url`; nothing was added"));
+            .hint(format!("{expected}; nothing was added")));
     }
     if let (Some(project), false) = (&project, args.dry_run) {
         let mut editor = Editor::open(&project.folder)?;
         if let Some(budget) = args.budget {
             editor.set_budget(&per_day_text(budget.0))?;
         }
-        for (source, _) in &added {
+        let new = added.iter().filter(|(source, _)| source.search.is_none());
+        for (source, _) in new {
             editor.add_source(&NewSource {
                 name: source.name.clone(),
                 kind: kind_name(source.kind),
@@ -134,7 +156,7 @@ pub(crate) fn run(
         .map(|(source, found)| {
             let known = known.iter().find(|known| known.name == source.name);
             let n_listed = known
-                .filter(|known| matches!(known.kind, SourceKind::List | SourceKind::Page))
+                .filter(|known| !matches!(known.kind, SourceKind::Sitemap | SourceKind::Site))
                 .map(|known| known.totals.n_elements);
             Row::new(&source, found, n_listed)
         })
@@ -172,10 +194,16 @@ fn forget(store: &mut dyn Store, names: &[&str]) -> Outcome<()> {
 enum Meant {
     Url(url::Url),
     File(PathBuf),
+    /// A search source that the file has.
+    Search(Box<SourceSettings>),
 }
 
 impl Meant {
-    fn new(text: &str, args: &Add) -> Outcome<Self> {
+    fn new(text: &str, args: &Add, known: &[SourceSettings]) -> Outcome<Self> {
+        let is_meant = |source: &&SourceSettings| source.search.is_some() && source.name == text;
+        if let Some(source) = known.iter().find(is_meant) {
+            return Ok(Self::Search(Box::new(source.clone())));
+        }
         let path = Path::new(text.strip_prefix("file://").unwrap_or(text));
         let refuse =
             |cause: String| Failure::input(format!("cannot add {}", shorten(text))).cause(cause);
@@ -208,6 +236,7 @@ impl Meant {
         match self {
             Self::Url(url) => shorten_to(url.as_str(), 200),
             Self::File(path) => path.display().to_string(),
+            Self::Search(source) => source.name.clone(),
         }
     }
 
@@ -255,6 +284,7 @@ impl Meant {
         };
         let kind = match (self, args.kind) {
             (Self::File(_), _) => SourceKind::List,
+            (Self::Search(_), _) => SourceKind::Search,
             (Self::Url(_), Some(AddKind::Site)) => SourceKind::Site,
             (Self::Url(_), _) if args.site => SourceKind::Site,
             (Self::Url(_), Some(AddKind::Sitemap)) => SourceKind::Sitemap,
@@ -263,6 +293,7 @@ impl Meant {
         };
         let (url, file) = match self {
             Self::Url(url) => (url.to_string(), None),
+            Self::Search(source) => (source.url.clone(), None),
             Self::File(path) => {
                 // From the project's folder, as the file will have it.
                 let path = folder.join(path_for_file(folder, path));
@@ -289,6 +320,7 @@ impl Meant {
                 host.trim_matches('-').to_owned()
             }
             Self::File(path) => name_after(path),
+            Self::Search(source) => source.name.clone(),
         };
         if name.is_empty() {
             "source".to_owned()

@@ -110,9 +110,14 @@ fn everything_that_the_reference_shows_is_understood() {
 #[test]
 fn a_secret_that_is_not_there_is_named() {
     let search = "[source.shop]\nkind = \"search\"\nurl = \"https://a.example/{query}\"\n\
-                  rows = \"rows.csv\"\n[source.shop.answer]\nresults = \"/r\"\nid = \"/id\"\n\
+                  rows = \"rows.csv\"\nattributes = { title = \"words\" }\n\
+                  [source.shop.answer]\nresults = \"/r\"\nid = \"/id\"\n\
                   [source.shop.headers]\nx-api-key = \"env:NO_SUCH_KEY\"\n";
-    refused(search, &["headers.x-api-key", "NO_SUCH_KEY"]);
+    let place = Place::with("springtide.toml", search);
+    place
+        .run("run")
+        .failed(2, &["headers.x-api-key", "NO_SUCH_KEY"]);
+    place.run("status").ok();
 }
 
 #[test]

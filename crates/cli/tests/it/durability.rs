@@ -43,7 +43,7 @@ fn n_told(stderr: &[u8]) -> u64 {
 }
 
 /// What must be true of a store, whatever happened. Says how many polls it has.
-fn inspect(place: &Place) -> u64 {
+pub(crate) fn inspect(place: &Place) -> u64 {
     let folder = place.path(".springtide");
     let store = Sqlite::read_only(&folder).unwrap();
     let bodies = Bodies::open(folder.join("bodies")).unwrap();

@@ -12,6 +12,7 @@ mod plan;
 mod processes;
 mod project;
 mod reproduce;
+mod search;
 mod simulate;
 
 use std::io::Write;

@@ -245,20 +245,6 @@ impl Queries {
         self.n_server.push(n_server);
     }
 
-    /// The query for one term alone, if there is one.
-    pub(super) fn of_term(&self, term: u32) -> Option<usize> {
-        let (mut low, mut high) = (0, self.len());
-        while low < high {
-            let middle = (low + high) / 2;
-            if self.term_list(middle) < &[term][..] {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        (low < self.len() && self.term_list(low) == [term]).then_some(low)
-    }
-
     pub(super) fn term_list(&self, query: usize) -> &[u32] {
         self.terms.get(query)
     }
