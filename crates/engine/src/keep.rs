@@ -147,7 +147,7 @@ pub(crate) fn conclude(done: &Done, belief: Option<Gamma>, trusts_dates: bool) -
             let size = before
                 .copy
                 .as_ref()
-                .filter(|_| has_changed)
+                .filter(|copy| has_changed && !(copy.sketch.is_empty() && here.sketch.is_empty()))
                 .map(|copy| size_of_change(&copy.sketch, &here.sketch));
             kept.copy = Some(copy_of(done, here));
             if is_first {

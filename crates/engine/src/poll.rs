@@ -357,7 +357,11 @@ impl<'a> Validators<'a> {
 /// without saying for how long is left alone for a time of its own.
 pub(crate) fn verdict(hop: &Result<Answer, FetchFailure>, is_question: bool) -> Verdict {
     match hop {
-        Ok(answer) if is_question && answer.status == 429 && answer.retry_after.is_none() => {
+        Ok(answer)
+            if is_question
+                && answer.status == 429
+                && answer.retry_after.is_none_or(|wait| wait.is_zero()) =>
+        {
             Verdict::Unknown
         }
         Ok(answer) if answer.is_host_trouble() => match answer.retry_after {
@@ -463,7 +467,7 @@ fn read_answer(
     let other_shape = |why: String| {
         FetchFailure::new(
             FailureKind::Answer,
-            format!("the answer is no answer: {why}"),
+            format!("the answer cannot be used: {why}"),
         )
     };
     let find = |row: &answer::Row| {

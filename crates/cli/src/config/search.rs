@@ -14,6 +14,8 @@ use super::{address, file};
 const DEFAULT_PAGE_SIZE: u32 = 10;
 const DEFAULT_FIRST_PAGE: u32 = 1;
 const DEFAULT_TOP: u32 = 1000;
+/// Longer than most rows go without being in an answer.
+const DEFAULT_MAX_INTERVAL_DAYS: f64 = 7.0;
 const DEFAULT_PAUSE_DAYS: f64 = 60.0 / 86_400.0;
 /// A page that is longer is no page.
 const LONGEST_PAGE: u32 = 10_000;
@@ -114,7 +116,8 @@ pub(super) fn settings(
             .max_interval
             .as_ref()
             .map(|span| span.0)
-            .or(max_interval),
+            .or(max_interval)
+            .or_else(|| Some(super::days(DEFAULT_MAX_INTERVAL_DAYS))),
         pause: pause.unwrap_or_else(|| super::days(DEFAULT_PAUSE_DAYS)),
         adds_unknown: source.unknown == Some(file::Unknown::Add),
         answer,

@@ -1,8 +1,10 @@
 //! `springtide plan` without a table: the project's own plan, by what its polls have
 //! shown, and what other budgets would buy.
 
+use std::collections::BTreeSet;
+
 use springtide_policy::{Caps, Gamma, Objective, Rate, Weight};
-use springtide_store::{Brief, ElementId, Role, State};
+use springtide_store::{Brief, ElementId, Role, SourceId, SourceKind, State};
 
 use super::Project;
 use crate::args::{self, ObjectiveName, SettingFlags};
@@ -35,10 +37,22 @@ pub(crate) fn run(
         Some(u64::from(store.next_element().map_err(refuse)?)),
     );
     let mut briefs: Vec<(ElementId, Brief)> = Vec::new();
+    let sources = store.sources().map_err(refuse)?.into_iter();
+    // Their rows come many to a request: a plan of polls says nothing of them.
+    let searches: BTreeSet<SourceId> = sources
+        .filter(|source| source.kind == SourceKind::Search)
+        .map(|source| source.id)
+        .collect();
+    let mut n_rows = 0;
     store
         .scan(1, &mut |id, brief| {
             reading.advance(1);
-            if brief.role != Role::Listing && brief.state != State::Gone {
+            if brief.role == Role::Listing || brief.state == State::Gone {
+                return;
+            }
+            if searches.contains(&brief.source) {
+                n_rows += 1;
+            } else {
                 briefs.push((id, *brief));
             }
         })
@@ -63,6 +77,17 @@ pub(crate) fn run(
         ids.push(&id.0.to_string());
     }
     table.ids = Some(vec![ids]);
+    if n_rows > 0 {
+        talk.say(format!(
+            "{} rows of search sources are left out: they come with queries",
+            count(n_rows)
+        ));
+    }
+    if table.rates.is_empty() && n_rows > 0 && n_unknown == 0 {
+        return Err(Failure::input("there is nothing to plan")
+            .cause("there are only rows of search sources, which come with queries")
+            .hint("`springtide cover` says beforehand which queries would refresh rows"));
+    }
     if table.rates.is_empty() {
         return Err(Failure::input("there is nothing to plan")
             .cause("no poll has shown yet how often anything changes")

@@ -438,11 +438,11 @@ fn print(document: &Document<'_>, config: &Config, now: Moment, talk: Talk) -> O
     let freshness = document.freshness;
     lines.push(match (freshness.measured, freshness.low, freshness.high) {
         (Some(measured), Some(low), Some(high)) => format!(
-            "freshness   {} measured ({} to {}, {} audit polls since {})",
+            "freshness   {} measured ({} to {}, {} since {})",
             percent(measured),
             percent(low),
             percent(high),
-            count(freshness.n_audits as usize),
+            plural(freshness.n_audits, "audit poll"),
             freshness.since.map(rfc3339).unwrap_or_default(),
         ),
         _ => "freshness   not measured yet".to_owned(),

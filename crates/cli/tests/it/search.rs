@@ -161,6 +161,45 @@ fn rows_follow_their_file() {
     // What was known is still there.
     let elements = lines(&place.run("ls --elements --json").ok());
     assert_eq!(elements.len(), 35);
+    std::fs::write(place.path("rows.csv"), rows(10..35)).unwrap();
+    place.run("run --for 0.5s").ok();
+    // Away, and back as it was.
+    std::fs::rename(place.path("rows.csv"), place.path("away.csv")).unwrap();
+    place.run("run --for 0.5s").failed(3, &["shop", "rows.csv"]);
+    std::fs::rename(place.path("away.csv"), place.path("rows.csv")).unwrap();
+    place.run("run --for 0.5s").ok();
+}
+
+#[test]
+fn once_does_not_wait_for_a_source_that_is_left_alone() {
+    let server = shop(1e6);
+    let place = place(&server, 40, "quota = \"50/s\"");
+    let toml = place
+        .read("springtide.toml")
+        .replace("pause = \"1s\"", "pause = \"10m\"");
+    std::fs::write(place.path("springtide.toml"), toml).unwrap();
+    server.misbehave(Trouble::Captcha, 4..);
+    let begun = SystemTime::now();
+    place.run("run --once").failed(3, &["shop"]);
+    place.run("run --once").failed(3, &["shop"]);
+    place.run("poll r000001").failed(3, &["shop"]);
+    assert!(begun.elapsed().unwrap() < Duration::from_secs(20));
+    assert_eq!(server.n_requests(), 5);
+}
+
+#[test]
+fn a_retry_after_of_nothing_is_none() {
+    let server = shop(1e6);
+    let place = place(&server, 40, "quota = \"50/s\"");
+    let refused = Trouble::Refused {
+        status: 429,
+        retry_after: Some("0".to_owned()),
+    };
+    server.misbehave(refused, 4..);
+    place.run("run --for 4s").failed(3, &["shop", "429"]);
+    // Four answers, a refusal, and after one second, and two more, others.
+    let n = server.n_requests();
+    assert!((6..=7).contains(&n), "{n}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use springtide_store::{
 
 use super::{BATCH, Error, Note, Notes, Places, Registered, Stamp, bring_back, leave_out};
 use crate::search::rows::{FileRow, FileRows, RowsError};
-use crate::settings::SourceSettings;
+use crate::settings::{RowWeight, SourceSettings};
 
 /// The group that the rows of a search source are in: what is usual there is usual for
 /// no one else.
@@ -66,6 +66,14 @@ impl FollowedRows<'_> {
             note.stamp.is_some() && note.stamp == stamp && note.weight == weight
         });
         if is_read {
+            // It may have been away for a while.
+            if source
+                .error
+                .as_ref()
+                .is_some_and(|error| error.kind == "rows")
+            {
+                store.commit(&[Fact::SourceError(source.id, None)])?;
+            }
             return Ok(());
         }
         let failure = match FileRows::read(self.path).and_then(|file| self.check(file)) {
@@ -99,16 +107,21 @@ impl FollowedRows<'_> {
         Ok(())
     }
 
-    /// That every attribute is a column, or a field of the answers.
+    /// That every attribute, and the weight, is a column, or a field of the answers.
     fn check(&self, file: FileRows) -> Result<FileRows, RowsError> {
         let search = self.wanted.search.as_ref();
         let fields = search.map_or(&[][..], |search| &search.answer.fields);
-        let mut attributes = search.into_iter().flat_map(|search| &search.attributes);
-        let is_missing = |(name, _): &&(String, _)| {
-            file.column(name).is_none() && fields.iter().all(|(field, _)| field != name)
+        let attributes = search.into_iter().flat_map(|search| &search.attributes);
+        let weight = search.and_then(|search| match &search.staleness.as_ref()?.weight {
+            RowWeight::Column(name) => Some(name),
+            RowWeight::Number(_) => None,
+        });
+        let mut named = attributes.map(|(name, _)| name).chain(weight);
+        let is_missing = |name: &&String| {
+            file.column(name).is_none() && fields.iter().all(|(field, _)| field != *name)
         };
-        match attributes.find(is_missing) {
-            Some((name, _)) => Err(RowsError::NoColumn(name.clone())),
+        match named.find(is_missing) {
+            Some(name) => Err(RowsError::NoColumn(name.clone())),
             None => Ok(file),
         }
     }

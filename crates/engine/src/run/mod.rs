@@ -435,7 +435,9 @@ impl Engine {
             What::Everything => {}
             What::DueNow if !is_idle => {}
             What::DueNow => {
-                let is_first_pass_left = self.first_pass.n_left() > 0 || self.has_due_rows(now);
+                let soon = at + clock::span(WORTH_WAITING);
+                let is_first_pass_left =
+                    self.first_pass.n_left() > 0 || self.has_due_rows(soon, now);
                 let is_due = is_first_pass_left
                     || self.scheduler.is_due(clock::time(self.started_at))
                     || self.timers.next().is_some_and(|due| due <= now);
@@ -453,8 +455,10 @@ impl Engine {
                     self.why_over = Some(Why::Done);
                 } else if is_idle {
                     let soon = at + clock::span(WORTH_WAITING);
-                    if self.pace.next_at(at) > soon || self.asked_ready_at(now) > soon {
+                    if self.pace.next_at(at) > soon {
                         self.why_over = Some(Why::Budget);
+                    } else if let Err(why) = self.is_worth_waiting(soon, now) {
+                        self.why_over = Some(why);
                     }
                 }
             }

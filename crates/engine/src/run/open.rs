@@ -42,7 +42,7 @@ impl Engine {
         let mut store = Sqlite::create_or_open(&inner)?;
         let bodies = Arc::new(Bodies::open(inner.join("bodies"))?);
         let client = Client::new(&settings.http)?;
-        register::register(&mut store, &settings, now, &mut |_| {})?;
+        let registered = register::register(&mut store, &settings, now, &mut |_| {})?;
 
         let mut rng = Pcg64::seed_from_u64(now.0.unsigned_abs());
         let mut groups = Groups::new();
@@ -213,6 +213,9 @@ impl Engine {
             n_new: engine.first_pass.n_left() + engine.n_new_rows(),
             seconds: begun.elapsed().as_secs_f64(),
         });
+        for (source, message) in registered.failed {
+            engine.tell(Event::SourceFailed { source, message });
+        }
         Ok(engine)
     }
 

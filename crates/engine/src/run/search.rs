@@ -20,7 +20,7 @@ use crate::poll::{self, Asked, AskedPage, Done, Found, FoundPage, Job, Message, 
 use crate::register::search_group;
 use crate::search::rows::FileRows;
 use crate::search::{self, Choice, Known, Preparation, Search, form};
-use crate::{Error, clock, fetch};
+use crate::{Error, Why, clock, fetch};
 
 /// Rows that are read from the store at a time.
 const BATCH: usize = 4096;
@@ -147,7 +147,9 @@ impl Engine {
         let ids: Vec<SourceId> = self.searches.keys().copied().collect();
         for id in ids {
             while self.has_room() && self.may_be_asked(id, now) {
-                let Some(choice) = self.search_of(id).and_then(|s| s.choose_new(now)) else {
+                let choice = self.search_of(id).and_then(|s| s.choose_new(now));
+                self.give_up_rows(id, now)?;
+                let Some(choice) = choice else {
                     break;
                 };
                 let has_begun = match choice {
@@ -168,6 +170,7 @@ impl Engine {
     /// what is to be kept fresh elsewhere.
     pub(super) fn best_request(&mut self, now: Moment) -> Option<(Next, f64)> {
         let usual = self.settings.policy.objective;
+        let is_free = self.is_first_pass_free();
         let ids: Vec<SourceId> = self.searches.keys().copied().collect();
         let mut best: Option<(Next, f64)> = None;
         for id in ids {
@@ -176,6 +179,10 @@ impl Engine {
             }
             let search = self.searches.get_mut(&id)?;
             let is_once = matches!(self.until.what, What::DueNow);
+            if is_free && search.has_new(now) {
+                // Its first pass comes first, and does not count.
+                continue;
+            }
             let new = search.choose_new(now);
             let choice = new.or_else(|| match is_once {
                 // What is due: rows that have waited as long as they may.
@@ -752,7 +759,7 @@ impl Engine {
             return false;
         };
         if let Some(due) = clock::moment_of(due) {
-            search.hold(id, due);
+            search.hold(id, due, clock::now());
         }
         search.is_ours(id)
     }
@@ -843,21 +850,50 @@ impl Engine {
         }
     }
 
-    /// When the first of those that were asked for may be asked.
-    pub(super) fn asked_ready_at(&self, now: Moment) -> Time {
-        let ready = |id: &ElementId| {
+    /// Whether some of those that were asked for may be asked by then; and if not, whether
+    /// that is since their source is left alone.
+    pub(super) fn is_worth_waiting(&self, by: Time, now: Moment) -> Result<(), Why> {
+        let mut blocked = Why::Budget;
+        for id in &self.asked {
             let mut of = self.searches.values().filter(|search| search.is_ours(*id));
-            // Queries that are being made up are there before long.
-            of.next()
-                .map_or(Time::START, |search| search.allowed_at(now))
-        };
-        let times = self.asked.iter().map(ready);
-        times.fold(Time::NEVER, |first, at| if at < first { at } else { first })
+            match of.next() {
+                Some(search) if search.paused_until(now) > by => blocked = Why::Done,
+                // Queries that are being made up are there before long.
+                Some(search) if search.allowed_at(now) > by => {}
+                _ => return Ok(()),
+            }
+        }
+        Err(blocked)
     }
 
-    /// Whether there are rows that are new, or have waited as long as they may.
-    pub(super) fn has_due_rows(&self, now: Moment) -> bool {
-        self.searches.values().any(|search| search.is_due(now))
+    /// Whether there are rows that are new, or have waited as long as they may, and that
+    /// may be asked for by then.
+    pub(super) fn has_due_rows(&self, by: Time, now: Moment) -> bool {
+        let is_due = |search: &Search| search.is_due(now) && search.allowed_at(now) <= by;
+        self.searches.values().any(is_due)
+    }
+
+    /// Rows that nothing returns are told to be such.
+    fn give_up_rows(&mut self, source: SourceId, now: Moment) -> Result<(), Error> {
+        let given_up = match self.searches.get_mut(&source) {
+            Some(search) => search.take_given_up(),
+            None => return Ok(()),
+        };
+        for id in given_up {
+            let kept = match self.pending(id) {
+                Some(kept) => Some(kept),
+                None => self.store.element(id)?,
+            };
+            if let Some(mut kept) = kept {
+                kept.failure = Some(Failure {
+                    kind: "unreached".to_owned(),
+                    message: "no query returns it, and it cannot be asked for by its id".to_owned(),
+                    at: now,
+                });
+                self.facts.push(Fact::Kept(Box::new(kept)));
+            }
+        }
+        Ok(())
     }
 }
 

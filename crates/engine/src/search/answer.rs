@@ -74,7 +74,7 @@ pub(crate) fn item(shape: &AnswerShape, wanted: &str, body: &[u8]) -> Result<Row
     };
     let given = found.pointer(&shape.id);
     if let Some(other) = given.and_then(id).filter(|id| id != wanted) {
-        return Err(format!("it has row {:?}", shortened(&other)));
+        return Err(format!("it is about another row, {:?}", shortened(&other)));
     }
     let row = row(shape, found, wanted);
     row.ok_or_else(|| format!("the row at {pointer:?} has none of the fields"))

@@ -15,7 +15,7 @@ use springtide_policy::query::{
     Ask, Live, Page, Retrieval, RowsBuilder, StopWords, TermId, terms_in,
 };
 use springtide_policy::schedule::{Quota, Scheduler};
-use springtide_policy::{Objective, Time};
+use springtide_policy::{Objective, Span, Time};
 use springtide_store::{Bodies, BodyId, ElementId, Moment};
 
 use crate::clock;
@@ -30,6 +30,8 @@ const MOST_TERMS: usize = 2;
 const LONGEST_PAUSE: f64 = 86_400_000.0;
 /// A new row that was hoped for in so many answers is not to be had by queries.
 const MOST_HOPES: f32 = 1.5;
+/// Nor is it, and that has been told.
+const GIVEN_UP: f32 = 1e6;
 /// What a mean difference is worth beside those seen of a row, in differences.
 const USUAL_SIZES: f64 = 2.0;
 /// Queries are made up anew when this share of the rows has new terms, or so many.
@@ -231,6 +233,8 @@ pub(crate) struct Search {
     idle_until: Time,
     is_turn_of_ids: bool,
     n_new: usize,
+    /// New rows that nothing returns.
+    given_up: Vec<ElementId>,
 }
 
 /// What to ask.
@@ -411,6 +415,7 @@ impl Search {
             idle_until: Time::START,
             is_turn_of_ids: false,
             n_new,
+            given_up: Vec::new(),
         };
         let preparation = search.preparation(copies);
         (search, preparation)
@@ -485,16 +490,21 @@ impl Search {
         self.allowed_at(now)
     }
 
+    /// Rows of which it has turned out that nothing returns them.
+    pub(crate) fn take_given_up(&mut self) -> Vec<ElementId> {
+        std::mem::take(&mut self.given_up)
+    }
+
+    /// Until when it is left alone; now, if it is not.
+    pub(crate) fn paused_until(&self, now: Moment) -> Time {
+        clock::time(self.paused_until.max(now))
+    }
+
     /// When its quota allows a request, and it is not left alone.
     pub(crate) fn allowed_at(&self, now: Moment) -> Time {
-        let at = clock::time(now);
-        let mut ready = if self.paused_until > now {
-            clock::time(self.paused_until)
-        } else {
-            at
-        };
+        let mut ready = self.paused_until(now);
         if let Some(quota) = &self.quota {
-            let next = quota.next_at(at);
+            let next = quota.next_at(clock::time(now));
             ready = if next > ready { next } else { ready };
         }
         ready
@@ -586,7 +596,10 @@ impl Search {
         if self.form.search.by_id.is_none() {
             // No query finds them.
             for row in &mut self.rows {
-                row.hopes = row.hopes.max(MOST_HOPES);
+                if row.standing == Standing::New && row.hopes < GIVEN_UP {
+                    row.hopes = GIVEN_UP;
+                    self.given_up.push(row.element);
+                }
             }
             return None;
         }
@@ -838,10 +851,14 @@ impl Search {
         row.standing = standing;
     }
 
-    /// A row could not be had by its id, and is not asked for that way before then.
-    pub(crate) fn hold(&mut self, element: ElementId, until: Moment) {
+    /// A row could not be had by its id, and is not asked for that way before then, nor
+    /// for longer than a row may wait.
+    pub(crate) fn hold(&mut self, element: ElementId, until: Moment, now: Moment) {
         if let Some(&number) = self.numbers.get(&element) {
-            self.rows[number as usize].held_until = until;
+            let longest = self.form.search.max_interval.map(Span::as_days);
+            let longest = longest.map_or(f64::INFINITY, |days| days * 86_400_000.0);
+            let wait = (clock::millis_between(now, until) as f64).min(longest);
+            self.rows[number as usize].held_until = Moment(now.0 + wait as i64);
         }
     }
 

@@ -464,13 +464,8 @@ fn rows_go_and_come_back() {
     search(&mut settings).max_interval = Some(span(0.5));
     run(folder.path(), settings.clone(), until(2.0));
     server.catalogue().take_out(3);
-    // Not there by its id, twice: that takes two tries, half a minute apart.
-    let again = || Until {
-        what: What::These(vec![rows(folder.path())["r0003"].element.id]),
-        ..Until::default()
-    };
-    run(folder.path(), settings.clone(), again());
-    run(folder.path(), settings.clone(), again());
+    // Not there by its id, twice.
+    run(folder.path(), settings.clone(), until(4.0));
     assert_eq!(rows(folder.path())["r0003"].state, State::Gone);
     server.catalogue().put_in(3);
     run(folder.path(), settings, until(2.0));
