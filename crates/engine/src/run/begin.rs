@@ -323,10 +323,10 @@ impl Engine {
             has_rule,
             ..
         } = group_of(url, &self.settings.groups);
-        if !has_rule {
-            gap = self.quota_gap(url).unwrap_or(gap);
-        }
         let (host, _) = self.place_named(&key, &[])?;
+        if !has_rule {
+            gap = self.quota_gap(host, url).unwrap_or(gap);
+        }
         self.hosts.meet(host, gap, concurrency);
         Ok(host)
     }
@@ -336,7 +336,9 @@ impl Engine {
         let GroupPath {
             key, directories, ..
         } = group_of(url, &self.settings.groups);
-        self.place_named(&key, &directories)
+        let place = self.place_named(&key, &directories)?;
+        self.shared_hosts.insert(place.0);
+        Ok(place)
     }
 
     pub(super) fn place_named(

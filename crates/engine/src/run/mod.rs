@@ -103,6 +103,8 @@ struct Engine {
     searches: BTreeMap<SourceId, Search>,
     /// The groups that limits of search sources are keyed on.
     search_hosts: BTreeMap<SourceId, GroupId>,
+    /// Hosts that other sources ask.
+    shared_hosts: BTreeSet<GroupId>,
     preparations: JoinSet<()>,
     places: Option<Places>,
 

@@ -100,7 +100,10 @@ impl Engine {
         scheduler.reserve(next_element as usize);
         let mut timers = BTreeSet::new();
         let mut n_elements = 0;
-        let mut search_groups = BTreeSet::new();
+        let has_search = sources
+            .values()
+            .any(|state| state.settings.search.is_some());
+        let (mut search_groups, mut other_groups) = (BTreeSet::new(), BTreeSet::new());
         store.scan(1, &mut |id, brief: &Brief| {
             let Some(state) = sources.get_mut(&brief.source) else {
                 return;
@@ -108,6 +111,8 @@ impl Engine {
             let is_search = state.settings.search.is_some();
             if is_search {
                 search_groups.insert(brief.group);
+            } else if has_search {
+                other_groups.insert(brief.group);
             }
             if is_search && brief.role == Role::Listing {
                 // The search box itself, which is asked as its queries are.
@@ -138,6 +143,11 @@ impl Engine {
             }
         })?;
         scheduler.recalled(at, &mut rng);
+
+        let shared_hosts = other_groups
+            .into_iter()
+            .map(|group| scheduler.groups().outermost(group))
+            .collect();
 
         let (to_loop, messages) = mpsc::unbounded_channel();
         let means = Means {
@@ -170,6 +180,7 @@ impl Engine {
             sources,
             searches: BTreeMap::new(),
             search_hosts: BTreeMap::new(),
+            shared_hosts,
             preparations: JoinSet::new(),
             places: None,
             facts: Vec::new(),

@@ -307,30 +307,20 @@ impl Engine {
 
     /// The least time between two requests to a host for which there is no rule, and
     /// which only search sources ask: what their quota says is said about it.
-    pub(super) fn quota_gap(&self, url: &Url) -> Option<Span> {
-        let host = url.host_str()?;
-        let mut least: Option<Span> = None;
-        for state in self.sources.values() {
-            let asks_it = |address: &str| {
-                Url::parse(address).is_ok_and(|other| other.host_str() == Some(host))
-            };
-            match &state.settings.search {
-                Some(search) => {
-                    let quota = search.quota.filter(|_| asks_it(&state.settings.url));
-                    let gap = quota.map(|quota| Quota::new(quota.n_polls, quota.span).gap());
-                    least = match (least, gap) {
-                        (Some(one), Some(other)) if one < other => Some(one),
-                        (least, gap) => gap.or(least),
-                    };
-                }
-                None if state.settings.kind == SourceKind::List => return None,
-                None if asks_it(&state.settings.url) => return None,
-                None => {}
-            }
+    pub(super) fn quota_gap(&self, host: GroupId, url: &Url) -> Option<Span> {
+        if self.shared_hosts.contains(&host) {
+            return None;
         }
-        // One that is slower is kept to all the same, by the quota itself.
-        let usual = Span::days(1.0 / 86_400.0).ok()?;
-        least.filter(|gap| *gap < usual)
+        let asks_it = |state: &&SourceState| {
+            Url::parse(&state.settings.url).is_ok_and(|other| other.host_str() == url.host_str())
+        };
+        let searches = self.sources.values().filter(asks_it);
+        let quotas = searches.filter_map(|state| state.settings.search.as_ref()?.quota);
+        let gaps = quotas.map(|quota| Quota::new(quota.n_polls, quota.span).gap().as_days());
+        // The quota itself keeps requests apart; this is for those that come late.
+        let half = gaps.reduce(f64::min)? / 2.0;
+        let usual = 1.0 / 86_400.0;
+        Span::days(half.min(usual)).ok()
     }
 
     /// A request for a page that has not left is not made.
