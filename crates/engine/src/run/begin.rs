@@ -251,58 +251,51 @@ impl Engine {
         }
         // Whoever is polled out of turn does not get its turn as well.
         self.scheduler.take(id, at);
-        let purpose = match (purpose, kept.copy.is_some()) {
-            (Purpose::Due | Purpose::Audit, false) => Purpose::First,
-            (purpose, _) => purpose,
-        };
+        let purpose = purpose_of(purpose, &kept);
         let moved_to = kept.copy.as_ref().and_then(|copy| copy.location.clone());
         let address = moved_to.as_deref().unwrap_or(&kept.element.locator);
-        let state = &self.sources[&kept.element.source];
-        let (kind, lens, wants_links, max_entries) = (
-            state.settings.kind,
-            Arc::clone(&state.lens),
-            state.settings.kind == SourceKind::Site && !state.has_sitemaps,
-            usize::try_from(state.settings.max_elements).unwrap_or(usize::MAX),
-        );
-        let url = match fetch::locator(address) {
-            Ok(url) => url,
+        match fetch::locator(address) {
+            Ok(url) => {
+                let job = self.job(kept, url, purpose, is_counted, now);
+                self.wait_for_host(job, now)
+            }
             Err(failure) => {
                 let done = Done {
                     at: now,
                     status: None,
                     found: Err(failure),
-                    job: Job {
-                        host: kept.element.host,
-                        url: robots_free(),
-                        kept,
-                        purpose,
-                        is_counted,
-                        begun_at: now,
-                        lens,
-                        kind,
-                        max_entries,
-                        wants_links,
-                        question: None,
-                    },
+                    job: self.job(kept, robots_free(), purpose, is_counted, now),
                 };
                 self.conclude(done, now)?;
-                return Ok(true);
+                Ok(true)
             }
-        };
-        let job = Job {
+        }
+    }
+
+    /// A poll of an element, of whose source nothing else is asked.
+    pub(super) fn job(
+        &self,
+        kept: Kept,
+        url: Url,
+        purpose: Purpose,
+        is_counted: bool,
+        now: Moment,
+    ) -> Job {
+        let state = &self.sources[&kept.element.source];
+        let max_entries = usize::try_from(state.settings.max_elements).unwrap_or(usize::MAX);
+        Job {
             host: kept.element.host,
             kept,
             url,
             purpose,
             is_counted,
             begun_at: now,
-            lens,
-            kind,
+            lens: Arc::clone(&state.lens),
+            kind: state.settings.kind,
             max_entries: max_entries.min(MOST_ENTRIES),
-            wants_links,
+            wants_links: state.settings.kind == SourceKind::Site && !state.has_sitemaps,
             question: None,
-        };
-        self.wait_for_host(job, now)
+        }
     }
 
     /// What is known of an element, if that is not kept yet.
@@ -361,6 +354,14 @@ impl Engine {
             }
         }
         found.ok_or(Error::Numbering)
+    }
+}
+
+/// Why an element is polled: the first time, whatever else is a reason.
+pub(super) fn purpose_of(purpose: Purpose, kept: &Kept) -> Purpose {
+    match (purpose, kept.copy.is_some()) {
+        (Purpose::Due | Purpose::Audit, false) => Purpose::First,
+        (purpose, _) => purpose,
     }
 }
 

@@ -6,6 +6,7 @@
 //! keeps all that as one batch, and only then lets anyone go: whatever is asked of
 //! the world has been written down before.
 
+mod answered;
 mod begin;
 mod conclude;
 mod listed;

@@ -1,0 +1,439 @@
+//! What follows from the answer of a search box, or from none.
+
+use springtide_policy::GroupId;
+use springtide_store::{
+    Element, ElementId, Fact, Failure, Kept, Moment, Poll, PollOutcome, Purpose, Query, Role,
+    SourceId, State, Store,
+};
+
+use super::Engine;
+use super::begin::purpose_of;
+use super::conclude::ROBOTS_HOLD;
+use crate::event::{Event, Polled};
+use crate::hosts::Permit;
+use crate::poll::{AskedPage, Done, Found, FoundPage, Job};
+use crate::register::search_group;
+use crate::search::{self, Search};
+use crate::{Error, clock};
+
+impl Engine {
+    /// A row that was asked for by its id.
+    pub(super) fn conclude_row(&mut self, mut done: Done, now: Moment) -> Result<(), Error> {
+        let (id, source) = (done.job.kept.element.id, done.job.kept.element.source);
+        let locator = done.job.kept.element.locator.clone();
+        let (host, at) = (done.job.host, done.at);
+        let mut news = None;
+        match done.found {
+            Ok(Found::Row(row)) => {
+                let search::Found {
+                    here, news: told, ..
+                } = *row;
+                news = told;
+                done.found = Ok(Found::Here(Box::new(here)));
+                self.answered(source, now);
+            }
+            Ok(Found::NotThere) => self.answered(source, now),
+            Ok(Found::KeptOut(_)) => {
+                if let Some(search) = self.search_of(source) {
+                    search.is_waiting = false;
+                }
+            }
+            Err(ref failure) => {
+                let is_host_trouble = failure.kind.is_host_trouble();
+                self.refused(source, host, is_host_trouble, now);
+            }
+            Ok(_) => {}
+        }
+        let is_here = matches!(done.found, Ok(Found::Here(_)));
+        self.conclude_element(done, true, now)?;
+        let is_out = !is_here && self.is_gone(id)?;
+        if let Some(search) = self.search_of(source) {
+            if is_here {
+                search.polled(id, &locator, news.as_ref(), at);
+            } else if is_out {
+                search.out(id);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_gone(&self, id: ElementId) -> Result<bool, Error> {
+        let kept = match self.pending(id) {
+            Some(kept) => Some(kept),
+            None => self.store.element(id)?,
+        };
+        Ok(kept.is_none_or(|kept| matches!(kept.state, State::Gone | State::Blocked)))
+    }
+
+    /// A request was answered as it should be.
+    fn answered(&mut self, source: SourceId, now: Moment) {
+        if let Some(search) = self.search_of(source) {
+            search.end(now);
+            search.is_well();
+        }
+    }
+
+    /// A request was not answered, or not as it should be: unless its host is left
+    /// alone for that, its source is.
+    fn refused(&mut self, source: SourceId, host: GroupId, is_host_trouble: bool, now: Moment) {
+        let is_left_alone = self.hosts.is_left_alone(host, clock::time(now));
+        if let Some(search) = self.search_of(source) {
+            search.end(now);
+            if !is_host_trouble && !is_left_alone {
+                search.pause(now);
+            }
+        }
+    }
+
+    /// A page of the answer to a query, or none.
+    pub(super) fn conclude_page(&mut self, done: Done, now: Moment) -> Result<(), Error> {
+        self.n_questions = self.n_questions.saturating_sub(1);
+        let source = done.job.kept.element.source;
+        let Some(page) = done.job.page().cloned() else {
+            return Ok(());
+        };
+        if !self.sources.contains_key(&source) {
+            return Ok(());
+        }
+        let failure = match &done.found {
+            Ok(Found::Page(_)) => None,
+            Ok(Found::KeptOut(permit)) => Some(kept_out(*permit, done.at)),
+            Err(failure) => Some(Failure {
+                kind: failure.kind.name().to_owned(),
+                message: format!("the query {:?}: {}", page.text, failure.message),
+                at: done.at,
+            }),
+            Ok(_) => return Ok(()),
+        };
+        match (&done.found, &failure) {
+            (Ok(Found::Page(_)), _) => self.answered(source, now),
+            (Ok(_), _) => {
+                // It was not asked. Nor is it before it may say otherwise.
+                if let Some(search) = self.search_of(source) {
+                    search.is_waiting = false;
+                    search.leave_alone(Moment(now.0 + ROBOTS_HOLD / 24));
+                }
+            }
+            (Err(why), _) => {
+                self.refused(source, done.job.host, why.kind.is_host_trouble(), now);
+            }
+        }
+        if failure.is_some()
+            && let Some(search) = self.search_of(source)
+        {
+            search.give_up(page.query, page.page, page.generation);
+        }
+        self.note_failure(source, failure.clone());
+        let is_asked = !matches!(done.found, Ok(Found::KeptOut(_)));
+        if is_asked {
+            self.n_polls += 1;
+            self.keep_request(&done, failure.as_ref());
+        } else {
+            self.n_begun = self.n_begun.saturating_sub(1);
+        }
+        self.told.push(Event::Polled(Polled {
+            element: done.job.kept.element.id,
+            locator: page.text.clone(),
+            source: self.sources[&source].source.name.clone(),
+            at: done.at,
+            purpose: done.job.purpose,
+            change: None,
+            error: failure.map(|failure| (failure.kind, failure.message)),
+            n_new: self.first_pass.n_left() + self.n_new_rows(),
+        }));
+        let Done { job, at, found, .. } = done;
+        if let Ok(Found::Page(found)) = found {
+            self.take_in_page(&job, &page, *found, at, now)?;
+        }
+        let preparation = self.search_of(source).and_then(Search::next_preparation);
+        if let Some(preparation) = preparation {
+            self.prepare(source, preparation);
+        }
+        Ok(())
+    }
+
+    /// A request is a poll of the search box.
+    fn keep_request(&mut self, done: &Done, failure: Option<&Failure>) {
+        let before = match self.pending(done.job.kept.element.id) {
+            Some(kept) => kept,
+            None => done.job.kept.clone(),
+        };
+        let mut kept = before.clone();
+        kept.history.n_polls = kept.history.n_polls.saturating_add(1);
+        kept.history.polled_at = Some(done.at);
+        kept.failure = failure.cloned();
+        if failure.is_some() {
+            kept.state = State::Failing;
+            kept.n_failures = kept.n_failures.saturating_add(1);
+        } else {
+            kept.state = State::Ok;
+            kept.n_failures = 0;
+            kept.history.first_polled_at.get_or_insert(done.at);
+            kept.history.synced_at = Some(done.at);
+        }
+        let poll = Poll {
+            element: kept.element.id,
+            source: kept.element.source,
+            begun_at: done.job.begun_at,
+            at: done.at,
+            since: before.history.synced_at,
+            outcome: match failure {
+                Some(_) => PollOutcome::Failed,
+                None => PollOutcome::Unchanged,
+            },
+            status: done.status,
+            error: failure.map(|failure| failure.kind.clone()),
+            purpose: done.job.purpose,
+            is_counted: done.job.is_counted,
+            age_ms: None,
+        };
+        self.count(&before, &kept, Some(&poll));
+        self.facts.push(Fact::Poll(poll));
+        self.facts.push(Fact::Kept(Box::new(kept)));
+    }
+
+    /// Takes in our rows on a page, each a poll of its own.
+    fn take_in_page(
+        &mut self,
+        job: &Job,
+        asked: &AskedPage,
+        found: FoundPage,
+        at: Moment,
+        now: Moment,
+    ) -> Result<(), Error> {
+        let source = job.kept.element.source;
+        let n_results = found.n_results;
+        let mut returned = Vec::with_capacity(found.rows.len());
+        let mut n_added = 0;
+        for row in found.rows {
+            let Some((kept, is_added)) = self.our_row(source, &row.id)? else {
+                continue;
+            };
+            n_added += u64::from(is_added);
+            let id = kept.element.id;
+            returned.push(id);
+            let is_older = kept.history.synced_at.is_some_and(|at| at >= job.begun_at);
+            if is_older || self.under_way.contains(&id) {
+                // Another answer came while this was under way: nobody knows which of
+                // them is newer.
+                continue;
+            }
+            let purpose = match asked.wanted {
+                Some((wanted, purpose)) if wanted == id => purpose,
+                _ => Purpose::Due,
+            };
+            let purpose = purpose_of(purpose, &kept);
+            let done = Done {
+                at,
+                status: Some(200),
+                found: Ok(Found::Here(Box::new(row.here))),
+                job: Job {
+                    host: job.host,
+                    ..self.job(kept, job.url.clone(), purpose, false, job.begun_at)
+                },
+            };
+            self.conclude_element(done, false, now)?;
+            if let Some(search) = self.search_of(source) {
+                search.polled(id, &row.id, row.news.as_ref(), at);
+            }
+        }
+        if n_added > 0 {
+            self.told.push(Event::Found {
+                source: self.sources[&source].source.name.clone(),
+                n_elements: n_added,
+            });
+            self.expect();
+        }
+        let page = PageSeen {
+            n_results,
+            n_repeated: found.n_repeated,
+            n_unusable: found.n_unusable,
+            total: found.total,
+            returned: &returned,
+        };
+        self.keep_query(source, asked, &page, at)
+    }
+
+    /// What is known of a query after a page of its answer.
+    fn keep_query(
+        &mut self,
+        source: SourceId,
+        asked: &AskedPage,
+        page: &PageSeen<'_>,
+        at: Moment,
+    ) -> Result<(), Error> {
+        let before = self.query(source, &asked.text)?;
+        let Some(search) = self.searches.get_mut(&source) else {
+            return Ok(());
+        };
+        let settings = &search.form.search;
+        let (size, top) = (u64::from(settings.page_size), u64::from(settings.top));
+        let n_seen = (asked.page - 1) * size + page.n_results as u64;
+        let most = page
+            .total
+            .map_or(f64::INFINITY, |total| total.min(top as f64));
+        let is_full = page.n_results as u64 >= size;
+        let is_end = asked.page * size >= top || (asked.page * size) as f64 >= most;
+        let is_short = !is_full && !is_end && page.total.is_some();
+        // A page that is not full is the last, unless the server says that there are more.
+        let (total, at_least) = match page.total {
+            Some(total) => (Some(total), n_seen as f64),
+            None if !is_full => (Some(n_seen as f64), n_seen as f64),
+            None => (None, n_seen as f64 + f64::from(u8::from(!is_end))),
+        };
+        let memory = search.read(
+            (asked.query, asked.generation),
+            asked.page,
+            page.returned,
+            (total, at_least),
+        );
+        let mut notes = Vec::new();
+        if is_short {
+            let n = page.n_results;
+            notes.push(format!(
+                "page {} had {n} results instead of {size}",
+                asked.page
+            ));
+        }
+        if page.n_results as u64 > size {
+            let n = page.n_results;
+            notes.push(format!(
+                "page {} had {n} results, more than {size}",
+                asked.page
+            ));
+        }
+        if page.n_repeated > 0 {
+            notes.push(format!("{} results came twice", page.n_repeated));
+        }
+        if page.n_unusable > 0 {
+            notes.push(format!(
+                "{} results had no id or no fields",
+                page.n_unusable
+            ));
+        }
+        let n_ours = page.returned.len() as u32;
+        let is_first = asked.page == 1;
+        let (mut n_results, mut all_ours) = (page.n_results as u32, n_ours);
+        if let Some(before) = before.as_ref().filter(|_| !is_first) {
+            n_results = n_results.saturating_add(before.n_results);
+            all_ours = all_ours.saturating_add(before.n_ours);
+        }
+        let n_requests = before.as_ref().map_or(0, |before| before.n_requests);
+        let kept = before.map(|before| before.memory).unwrap_or_default();
+        self.facts.push(Fact::Query(Query {
+            source,
+            text: asked.text.clone(),
+            asked_at: at,
+            n_requests: n_requests.saturating_add(1),
+            total: total.map(|total| total as u64),
+            n_results,
+            n_ours: all_ours,
+            note: (!notes.is_empty()).then(|| notes.join("; ")),
+            memory: memory.unwrap_or(kept),
+        }));
+        Ok(())
+    }
+
+    fn query(&self, source: SourceId, text: &str) -> Result<Option<Query>, Error> {
+        let pending = self.facts.iter().rev().find_map(|fact| match fact {
+            Fact::Query(query) if query.source == source && query.text == text => {
+                Some(query.clone())
+            }
+            _ => None,
+        });
+        match pending {
+            Some(query) => Ok(Some(query)),
+            None => Ok(self.store.query(source, text)?),
+        }
+    }
+
+    /// A row by its id, and whether it became ours just now.
+    fn our_row(&mut self, source: SourceId, id: &str) -> Result<Option<(Kept, bool)>, Error> {
+        if let Some(kept) = self.find(source, id)? {
+            let is_ours = self.searches[&source].is_ours(kept.element.id);
+            return Ok(is_ours.then_some((kept, false)));
+        }
+        let state = &self.sources[&source];
+        let n_elements = state.source.totals.n_elements + state.source.totals.n_gone;
+        let adds = state
+            .settings
+            .search
+            .as_ref()
+            .is_some_and(|s| s.adds_unknown);
+        if !adds || n_elements >= state.settings.max_elements {
+            return Ok(None);
+        }
+        let weight = state.settings.weight as f32;
+        let key = search_group(&state.source.name);
+        let (host, group) = self.place_named(&key, &[])?;
+        let element = Element {
+            id: ElementId(self.next_element),
+            source,
+            locator: id.to_owned(),
+            group,
+            host,
+            role: Role::Page,
+            weight,
+            // One away from what the file has.
+            depth: 1,
+        };
+        self.next_element += 1;
+        if let Some(state) = self.sources.get_mut(&source) {
+            state.source.totals.n_elements += 1;
+            state.source.totals.n_new += 1;
+            self.changed_sources.insert(source);
+        }
+        let now = clock::now();
+        if let Some(search) = self.searches.get_mut(&source) {
+            search.add(element.id, id, f64::from(weight), now);
+        }
+        self.facts.push(Fact::Element(element.clone()));
+        Ok(Some((Kept::new(element), true)))
+    }
+
+    /// What is wrong with a source now, or that nothing is.
+    fn note_failure(&mut self, source: SourceId, failure: Option<Failure>) {
+        let Some(state) = self.sources.get_mut(&source) else {
+            return;
+        };
+        if let Some(failure) = &failure {
+            self.told.push(Event::SourceFailed {
+                source: state.source.name.clone(),
+                message: failure.message.clone(),
+            });
+        }
+        let is_same = match (&failure, &state.source.error) {
+            (None, None) => true,
+            // What is wrong with its rows' file is another matter.
+            (None, Some(before)) => before.kind == "rows",
+            _ => false,
+        };
+        if !is_same {
+            state.source.error = failure.clone();
+            self.facts.push(Fact::SourceError(source, failure));
+        }
+    }
+}
+
+/// What was on a page.
+struct PageSeen<'a> {
+    n_results: usize,
+    n_repeated: usize,
+    n_unusable: usize,
+    total: Option<f64>,
+    returned: &'a [ElementId],
+}
+
+fn kept_out(permit: Permit, at: Moment) -> Failure {
+    let message = match permit {
+        Permit::Unreachable => {
+            "the site's robots.txt could not be had, so nobody knows what it allows"
+        }
+        _ => "the site's robots.txt asks us to keep away from its search",
+    };
+    Failure {
+        kind: "robots".to_owned(),
+        message: message.to_owned(),
+        at,
+    }
+}
