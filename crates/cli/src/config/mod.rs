@@ -306,16 +306,20 @@ fn resolve(file: file::File, folder: &Path, text: &Text<'_>) -> Outcome<Config> 
         let settings = source_settings(name, source, line, folder, text)?;
         polled.push(SourceSettings { search, ..settings });
     }
+    let quotas = quotas(&polled).filter(|_| file.budget.polls.is_none());
     Ok(Config {
         settings: Settings {
-            budget,
+            budget: BudgetSettings {
+                per_day: quotas.unwrap_or(budget.per_day),
+                ..budget
+            },
             policy,
             http,
             groups,
             sources: polled,
         },
         target,
-        is_budget_assumed: file.budget.polls.is_none(),
+        is_budget_assumed: file.budget.polls.is_none() && quotas.is_none(),
         missing_secrets,
     })
 }
@@ -478,6 +482,18 @@ fn source_settings(
         max_depth: source.max_depth.unwrap_or(DEFAULT_MAX_DEPTH),
         search: None,
     })
+}
+
+/// Requests a day that search sources allow, if there is nothing else to spend a budget
+/// on: who says how often a server may be asked has said what may be spent.
+fn quotas(sources: &[SourceSettings]) -> Option<f64> {
+    let per_day = |source: &SourceSettings| {
+        let quota = source.search.as_ref()?.quota?;
+        Some(f64::from(quota.n_polls) / quota.span.as_days())
+    };
+    let each: Option<Vec<f64>> = sources.iter().map(per_day).collect();
+    each.filter(|each| !each.is_empty())
+        .map(|each| each.iter().sum())
 }
 
 /// An address that can be polled, without a fragment.

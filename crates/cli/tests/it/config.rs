@@ -157,3 +157,24 @@ fn a_flag_overrules_a_variable_and_a_variable_the_file() {
         "{said}"
     );
 }
+
+#[test]
+fn where_only_search_sources_are_asked_their_quotas_are_the_budget() {
+    let source = |name: &str, quota: &str| {
+        format!(
+            "[source.{name}]\nkind = \"search\"\nurl = \"https://a.example/{{query}}\"\n\
+             rows = \"rows.csv\"\nattributes = {{ title = \"words\" }}\n{quota}\n\
+             [source.{name}.answer]\nresults = \"/r\"\nid = \"/id\"\n"
+        )
+    };
+    let per_day = |content: String| {
+        let place = Place::with("springtide.toml", content);
+        crate::json(&place.run("status --json").ok())["budget"]["per_day"]
+            .as_f64()
+            .unwrap()
+    };
+    let both = source("one", "quota = \"10/hour\"") + &source("two", "quota = \"5/day\"");
+    assert_eq!(per_day(both.clone()), 245.0);
+    assert_eq!(per_day(format!("[budget]\npolls = \"7/day\"\n{both}")), 7.0);
+    assert_eq!(per_day(both + &source("three", "")), 1000.0);
+}

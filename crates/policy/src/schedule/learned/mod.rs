@@ -593,10 +593,7 @@ impl Learned {
         remembered: Option<Remembered>,
     ) {
         if let Some(group) = element.group {
-            self.make_room(group);
-            for around in groups.path(group) {
-                self.n_inside[around.number() as usize] += 1;
-            }
+            self.count_in(groups, group);
         }
         self.total_cost += element.cost.0;
         let Some(remembered) = remembered else {
@@ -632,10 +629,7 @@ impl Learned {
         remembered: Option<Remembered>,
     ) {
         if let Some(group) = element.group {
-            self.make_room(group);
-            for around in groups.path(group) {
-                self.n_inside[around.number() as usize] += 1;
-            }
+            self.count_in(groups, group);
         }
         let leaf = match remembered {
             Some(remembered) => self.leaf_at(groups, element.group, remembered.depth),
@@ -976,14 +970,18 @@ impl Learned {
 
     /// Counts one more element in a group, and makes nodes where there are enough.
     fn make_node(&mut self, groups: &Groups, group: GroupId) {
-        self.make_room(group);
-        for around in groups.path(group) {
-            self.n_inside[around.number() as usize] += 1;
-        }
+        self.count_in(groups, group);
         let mut path: Vec<_> = groups.path(group).collect();
         path.reverse();
         for group in path {
             self.make_node_if_of_some_size(groups, group);
+        }
+    }
+
+    fn count_in(&mut self, groups: &Groups, group: GroupId) {
+        self.make_room(group);
+        for around in groups.path(group) {
+            self.n_inside[around.number() as usize] += 1;
         }
     }
 
