@@ -1,83 +1,158 @@
-//! The guide for the first five minutes, command by command.
+//! The guides, command by command.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, SystemTime};
 
+use springtide_engine::origin::search::{Limit, Rates, SearchServer, SearchSettings, Trouble};
 use springtide_engine::origin::{Behaviour, Origin, SiteSettings};
+use springtide_policy::Rate;
 
 use crate::{Place, repository};
 
-/// The site that the guide keeps a copy of.
-const SITE: &str = "https://docs.example.org";
-
-/// What takes a reader a minute need not take a test as long.
-const SHORTER: [(&str, &str); 2] = [
-    ("springtide demo", "springtide demo --for 6s --pages 50"),
-    ("--for 1m", "--for 2s"),
-];
-
 #[test]
-fn every_command_of_the_guide_does_what_the_guide_says() {
-    let guide = repository().join("docs/guides/first-five-minutes.md");
-    let guide = std::fs::read_to_string(guide).unwrap();
+fn every_command_of_the_first_five_minutes_does_what_the_guide_says() {
     let (origin, place) = (docs(), Place::new());
     let mut reader = Reader {
         folder: place.path(""),
-        origin: &origin,
+        // What takes a reader a minute need not take a test as long.
+        instead: vec![
+            ("https://docs.example.org", origin.url("")),
+            (
+                "springtide demo",
+                "springtide demo --for 6s --pages 50".into(),
+            ),
+            ("--for 1m", "--for 2s".into()),
+        ],
+        // Every poll is an audit, so that freshness is measured in no time.
+        settings: vec![("BUDGET_POLLS", "100/s"), ("BUDGET_AUDIT", "100%")],
+        before: Box::new(|command| {
+            if command.starts_with("springtide poll") {
+                origin.script("/intro.html", page("Introduction", "two"));
+            }
+        }),
         is_quick: false,
     };
-    let (mut n_commands, mut n_settings) = (0, 0);
-    for block in blocks(&guide) {
-        match block.language {
-            "console" => {
-                for step in block.steps() {
-                    reader.follow(&step);
-                    n_commands += 1;
-                }
-            }
-            "toml" => {
-                reader.set(&block.lines.join("\n"));
-                n_settings += 1;
-            }
-            "text" => {}
-            other => panic!("nobody runs a block of {other}"),
-        }
-    }
+    let read = reader.read("first-five-minutes.md");
     // Should the guide be laid out anew, it is still read.
-    assert!(n_commands >= 12, "only {n_commands} commands were found");
-    assert!(n_settings >= 2, "only {n_settings} settings were found");
+    assert!(read.n_commands >= 12, "{read:?}");
+    assert!(read.n_settings >= 2, "{read:?}");
     assert!(!origin.requests().is_empty());
 }
 
-/// Someone who does what the guide says, against an origin on loopback.
+#[test]
+fn every_command_of_the_search_guide_does_what_the_guide_says() {
+    let (shop, place) = (shop(), Place::new());
+    let catalogue = shop.catalogue();
+    let ours = 0..200;
+    let refused = Trouble::Refused {
+        status: 429,
+        retry_after: Some("1".into()),
+    };
+    std::fs::create_dir(place.path("shop")).unwrap();
+    let rows = catalogue.csv(ours.clone(), SystemTime::now());
+    std::fs::write(place.path("shop/rows.csv"), rows).unwrap();
+    let mut reader = Reader {
+        folder: place.path(""),
+        instead: vec![
+            ("http://127.0.0.1:8099", shop.url("")),
+            ("~/", String::new()),
+            // Everything ten times as fast.
+            ("\"5/s\"", "\"50/s\"".into()),
+            ("\"20/s\"", "\"200/s\"".into()),
+            // Without audits, it is queries that are refused.
+            ("--budget 20/s", "--budget 200/s --audit 0".into()),
+            ("--for 2m", "--for 2s".into()),
+            ("--for 10s", "--for 3s".into()),
+        ],
+        settings: vec![("BUDGET_POLLS", "40/s"), ("BUDGET_AUDIT", "20%")],
+        before: Box::new(|command| {
+            if command.contains("--for") || command.contains("poll") {
+                ours.clone().for_each(|row| catalogue.change(row));
+            }
+            shop.behave();
+            if command.contains("--budget") {
+                // However slowly it is asked here, it is too much.
+                shop.misbehave(refused.clone(), shop.n_requests() + 30..);
+            }
+        }),
+        // The quota says how fast.
+        is_quick: true,
+    };
+    let read = reader.read("search.md");
+    assert!(read.n_commands >= 14, "{read:?}");
+    assert!(read.n_settings >= 2, "{read:?}");
+    let n_by_id = shop
+        .requests()
+        .iter()
+        .filter(|r| r.path.starts_with("/item/"))
+        .count();
+    assert!(0 < n_by_id && n_by_id < shop.requests().len() / 2);
+}
+
+/// Someone who does what a guide says, against a server on loopback.
 struct Reader<'a> {
     folder: PathBuf,
-    origin: &'a Origin,
+    /// What is done instead of what the guide has.
+    instead: Vec<(&'static str, String)>,
+    /// Settings for all of it.
+    settings: Vec<(&'static str, &'static str)>,
+    /// What happens out there before a command is typed.
+    before: Box<dyn Fn(&str) + 'a>,
     /// Whether the project asks loopback as fast as it can.
     is_quick: bool,
 }
 
+/// What there was to follow.
+#[derive(Debug, Default)]
+struct Followed {
+    n_commands: usize,
+    n_settings: usize,
+}
+
 impl Reader<'_> {
+    /// Follows a guide from the beginning to the end.
+    fn read(&mut self, guide: &str) -> Followed {
+        let guide = repository().join("docs/guides").join(guide);
+        let guide = std::fs::read_to_string(guide).unwrap();
+        let mut followed = Followed::default();
+        for block in blocks(&guide) {
+            match block.language {
+                "console" => {
+                    for step in block.steps() {
+                        self.follow(&step);
+                        followed.n_commands += 1;
+                    }
+                }
+                "toml" => {
+                    self.set(&self.as_here(&block.lines.join("\n")));
+                    followed.n_settings += 1;
+                }
+                "text" => {}
+                other => panic!("nobody runs a block of {other}"),
+            }
+        }
+        followed
+    }
+
     /// Types a command, and compares what is seen with what the guide shows: all its
     /// words, whatever the numbers.
     fn follow(&mut self, step: &Step) {
-        if let Some(folder) = step.command.strip_prefix("cd ") {
+        let command = self.as_here(step.command);
+        if let Some(folder) = command.strip_prefix("cd ") {
             self.folder.push(folder);
             return;
         }
-        if step.command.starts_with("springtide poll") {
-            self.origin
-                .script("/intro.html", page("Introduction", "two"));
-        }
-        let mut command = self.at_origin(step.command);
-        for (long, short) in SHORTER {
-            command = command.replace(long, short);
-        }
-        let seen = self.run(&command);
+        (self.before)(&command);
+        let fails = step.shown.iter().any(|line| line.starts_with("error:"));
+        let seen = self.run(&command, if fails { 3 } else { 0 });
         for word in step.shown.iter().flat_map(|line| line.split_whitespace()) {
+            let word = word.trim_end_matches([',', ';']);
             let is_word = word.chars().filter(|c| c.is_alphabetic()).count() > 3
-                && !word.contains(|c: char| c.is_ascii_digit());
-            let word = self.at_origin(word);
+                && !word.contains(|c: char| c.is_ascii_digit())
+                // Which query it was depends on what was answered when.
+                && !word.contains('"');
+            let word = self.as_here(word);
             assert!(
                 !is_word || seen.contains(&word),
                 "`{command}` does not show `{word}`, but:\n{seen}"
@@ -86,7 +161,7 @@ impl Reader<'_> {
         self.hurry();
     }
 
-    fn run(&self, command: &str) -> String {
+    fn run(&self, command: &str, code: i32) -> String {
         let program = Path::new(env!("CARGO_BIN_EXE_springtide"));
         let path = std::env::var_os("PATH").unwrap_or_default();
         let folders = std::iter::once(program.parent().unwrap().to_owned())
@@ -98,11 +173,10 @@ impl Reader<'_> {
             }
         }
         if !command.contains("demo") {
-            // Every poll is an audit, so that freshness is measured in no time.
-            shell
-                .env("SPRINGTIDE_HTTP_ALLOW_PRIVATE", "127.0.0.1")
-                .env("SPRINGTIDE_BUDGET_POLLS", "100/s")
-                .env("SPRINGTIDE_BUDGET_AUDIT", "100%");
+            shell.env("SPRINGTIDE_HTTP_ALLOW_PRIVATE", "127.0.0.1");
+            for (name, value) in &self.settings {
+                shell.env(format!("SPRINGTIDE_{name}"), value);
+            }
         }
         let output = shell
             .args(["-c", command])
@@ -113,14 +187,14 @@ impl Reader<'_> {
             .unwrap();
         let seen = [output.stdout, output.stderr].concat();
         let seen = String::from_utf8(seen).unwrap();
-        assert_eq!(output.status.code(), Some(0), "`{command}`:\n{seen}");
+        assert_eq!(output.status.code(), Some(code), "`{command}`:\n{seen}");
         seen
     }
 
     /// Adds something to the project's settings.
     fn set(&self, settings: &str) {
         let path = self.folder.join("springtide.toml");
-        let text = std::fs::read_to_string(&path).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
         std::fs::write(path, format!("{text}\n{settings}\n")).unwrap();
     }
 
@@ -132,8 +206,12 @@ impl Reader<'_> {
         }
     }
 
-    fn at_origin(&self, text: &str) -> String {
-        text.replace(SITE, &self.origin.url(""))
+    fn as_here(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for (said, done) in &self.instead {
+            text = text.replace(said, done);
+        }
+        text
     }
 }
 
@@ -224,4 +302,19 @@ fn page(title: &str, version: &str) -> Behaviour {
          <main><h1>{title}</h1><p>Version {version} is the current one.</p></main></body></html>"
     );
     Behaviour::body("text/html", html)
+}
+
+/// The shop of the search guide, which allows ten times as much.
+fn shop() -> SearchServer {
+    let mean = Rate::per_day(100.0).unwrap();
+    SearchServer::start(SearchSettings {
+        n_rows: 500,
+        rates: Rates::Drawn { mean },
+        limit: Some(Limit {
+            n: 50,
+            span: Duration::from_secs(1),
+        }),
+        ..SearchSettings::default()
+    })
+    .unwrap()
 }
