@@ -16,6 +16,21 @@ pub enum Event {
     },
     /// A poll has ended.
     Polled(Polled),
+    /// A page of the answer to a query of a search source was asked for.
+    Asked {
+        /// The source.
+        source: String,
+        /// The query.
+        query: String,
+        /// Which page, counted from 1.
+        page: u64,
+        /// How many results were on it.
+        n_results: usize,
+        /// How many were rows of ours.
+        n_ours: usize,
+        /// What went wrong, if something did: in one word, and in a sentence.
+        error: Option<(String, String)>,
+    },
     /// A listing or a page named elements that were not known.
     Found {
         /// The source.

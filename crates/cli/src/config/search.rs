@@ -37,6 +37,19 @@ pub(super) fn settings(
     if let Some((key, _)) = needs.iter().find(|(_, is_there)| !is_there) {
         return Err((format!("there is no `{key}`"), "a search source needs it"));
     }
+    let others = [
+        ("file", source.file.is_some()),
+        ("list_every", source.list_every.is_some()),
+        ("max_depth", source.max_depth.is_some()),
+        ("detect.keep", !source.detect.keep.is_empty()),
+        ("detect.drop", !source.detect.drop.is_empty()),
+    ];
+    if let Some((key, _)) = others.iter().find(|(_, is_there)| *is_there) {
+        return Err((
+            format!("`{key}` is not for search sources"),
+            "leave it out; `answer.fields` says what of a row is kept",
+        ));
+    }
     let (Some(url), Some(rows), Some(answer)) = (&source.url, &source.rows, &source.answer) else {
         return Err(("it is not whole".into(), "give url, rows and answer"));
     };

@@ -149,6 +149,24 @@ impl Told {
                 self.expect_new(n_new);
             }
             Event::Polled(polled) => self.tell_poll(&polled),
+            Event::Asked {
+                query,
+                page,
+                n_results,
+                n_ours,
+                error,
+                ..
+            } => {
+                let query = shorten_to(&query, 200);
+                self.explain(match error {
+                    Some((kind, message)) => {
+                        format!("{kind:8} {query}: {}", shorten_to(&message, 200))
+                    }
+                    None => format!(
+                        "asked    {query}, page {page}: {n_ours} of {n_results} results are ours"
+                    ),
+                });
+            }
             Event::Found { source, n_elements } => {
                 let n = plural(n_elements, "new element");
                 self.say(format!("{source}: {n}"));

@@ -9,7 +9,8 @@ use springtide_store::{
 use super::Engine;
 use super::begin::purpose_of;
 use super::conclude::ROBOTS_HOLD;
-use crate::event::{Event, Polled};
+use crate::event::Event;
+use crate::fetch::FailureKind;
 use crate::hosts::Permit;
 use crate::poll::{AskedPage, Done, Found, FoundPage, Job};
 use crate::register::search_group;
@@ -34,13 +35,21 @@ impl Engine {
             }
             Ok(Found::NotThere) => self.answered(source, now),
             Ok(Found::KeptOut(_)) => {
+                let has_copy = done.job.kept.copy.is_some();
                 if let Some(search) = self.search_of(source) {
                     search.is_waiting = false;
+                    search.hold(id, Moment(now.0 + ROBOTS_HOLD), now);
+                }
+                if has_copy {
+                    // Queries still return it.
+                    self.under_way.remove(&id);
+                    self.n_begun = self.n_begun.saturating_sub(1);
+                    return Ok(());
                 }
             }
             Err(ref failure) => {
-                let is_host_trouble = failure.kind.is_host_trouble();
-                self.refused(source, host, is_host_trouble, now);
+                let message = format!("the row {locator:?}: {}", failure.message);
+                self.refused(source, host, failure.kind, (message, done.at), now);
             }
             Ok(_) => {}
         }
@@ -62,7 +71,7 @@ impl Engine {
             Some(kept) => Some(kept),
             None => self.store.element(id)?,
         };
-        Ok(kept.is_none_or(|kept| matches!(kept.state, State::Gone | State::Blocked)))
+        Ok(kept.is_none_or(|kept| kept.state == State::Gone))
     }
 
     /// A request was answered as it should be.
@@ -71,18 +80,34 @@ impl Engine {
             search.end(now);
             search.is_well();
         }
+        self.note_failure(source, None);
     }
 
     /// A request was not answered, or not as it should be: unless its host is left
     /// alone for that, its source is.
-    fn refused(&mut self, source: SourceId, host: GroupId, is_host_trouble: bool, now: Moment) {
+    fn refused(
+        &mut self,
+        source: SourceId,
+        host: GroupId,
+        kind: FailureKind,
+        (mut message, at): (String, Moment),
+        now: Moment,
+    ) -> Failure {
         let is_left_alone = self.hosts.is_left_alone(host, clock::time(now));
         if let Some(search) = self.search_of(source) {
             search.end(now);
-            if !is_host_trouble && !is_left_alone {
-                search.pause(now);
+            if !kind.is_host_trouble() && !is_left_alone {
+                let wait = search.pause(now);
+                message += &format!("; nothing is asked for {} s", wait.as_secs_f64());
             }
         }
+        let failure = Failure {
+            kind: kind.name().to_owned(),
+            message,
+            at,
+        };
+        self.note_failure(source, Some(failure.clone()));
+        failure
     }
 
     /// A page of the answer to a query, or none.
@@ -96,51 +121,50 @@ impl Engine {
             return Ok(());
         }
         let failure = match &done.found {
-            Ok(Found::Page(_)) => None,
-            Ok(Found::KeptOut(permit)) => Some(kept_out(*permit, done.at)),
-            Err(failure) => Some(Failure {
-                kind: failure.kind.name().to_owned(),
-                message: format!("the query {:?}: {}", page.text, failure.message),
-                at: done.at,
-            }),
-            Ok(_) => return Ok(()),
-        };
-        match (&done.found, &failure) {
-            (Ok(Found::Page(_)), _) => self.answered(source, now),
-            (Ok(_), _) => {
+            Ok(Found::Page(_)) => {
+                self.answered(source, now);
+                None
+            }
+            Err(failure) => {
+                let message = format!("the query {:?}: {}", page.text, failure.message);
+                let (host, kind) = (done.job.host, failure.kind);
+                Some(self.refused(source, host, kind, (message, done.at), now))
+            }
+            Ok(Found::KeptOut(permit)) => {
                 // It was not asked. Nor is it before it may say otherwise.
                 if let Some(search) = self.search_of(source) {
                     search.is_waiting = false;
                     search.leave_alone(Moment(now.0 + ROBOTS_HOLD / 24));
                 }
+                let failure = kept_out(*permit, done.at);
+                self.note_failure(source, Some(failure.clone()));
+                Some(failure)
             }
-            (Err(why), _) => {
-                self.refused(source, done.job.host, why.kind.is_host_trouble(), now);
-            }
-        }
+            Ok(_) => return Ok(()),
+        };
         if failure.is_some()
             && let Some(search) = self.search_of(source)
         {
             search.give_up(page.query, page.page, page.generation);
         }
-        self.note_failure(source, failure.clone());
-        let is_asked = !matches!(done.found, Ok(Found::KeptOut(_)));
-        if is_asked {
+        if matches!(done.found, Ok(Found::KeptOut(_))) {
+            self.n_begun = self.n_begun.saturating_sub(1);
+        } else {
             self.n_polls += 1;
             self.keep_request(&done, failure.as_ref());
-        } else {
-            self.n_begun = self.n_begun.saturating_sub(1);
         }
-        self.told.push(Event::Polled(Polled {
-            element: done.job.kept.element.id,
-            locator: page.text.clone(),
+        let found = match &done.found {
+            Ok(Found::Page(found)) => Some(&**found),
+            _ => None,
+        };
+        self.told.push(Event::Asked {
             source: self.sources[&source].source.name.clone(),
-            at: done.at,
-            purpose: done.job.purpose,
-            change: None,
+            query: page.text.clone(),
+            page: page.page,
+            n_results: found.map_or(0, |found| found.n_results),
+            n_ours: found.map_or(0, |found| found.rows.len()),
             error: failure.map(|failure| (failure.kind, failure.message)),
-            n_new: self.first_pass.n_left() + self.n_new_rows(),
-        }));
+        });
         let Done { job, at, found, .. } = done;
         if let Ok(Found::Page(found)) = found {
             self.take_in_page(&job, &page, *found, at, now)?;

@@ -252,6 +252,9 @@ impl Engine {
         }
         self.n_questions += 1;
         if let Some(failure) = failure {
+            if let Some(search) = self.searches.get_mut(&id) {
+                search.is_waiting = false;
+            }
             let done = Done {
                 at: now,
                 status: None,
@@ -296,7 +299,12 @@ impl Engine {
             return None;
         }
         let asks_it = |state: &&SourceState| {
-            Url::parse(&state.settings.url).is_ok_and(|other| other.host_str() == url.host_str())
+            let search = state.settings.search.as_ref();
+            let by_id = search.and_then(|search| search.by_id.as_ref());
+            let mut addresses = std::iter::once(&state.settings.url).chain(by_id);
+            addresses.any(|address| {
+                Url::parse(address).is_ok_and(|other| other.host_str() == url.host_str())
+            })
         };
         let searches = self.sources.values().filter(asks_it);
         let quotas = searches.filter_map(|state| state.settings.search.as_ref()?.quota);

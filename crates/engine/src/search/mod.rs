@@ -10,6 +10,7 @@ pub mod rows;
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use springtide_policy::query::{
     Ask, Live, Page, Retrieval, RowsBuilder, StopWords, TermId, terms_in,
@@ -26,6 +27,8 @@ use rows::FileRows;
 
 /// Terms in a query.
 const MOST_TERMS: usize = 2;
+/// A term that is longer, in bytes, is none.
+const LONGEST_TERM: usize = 200;
 /// A source is left alone no longer than this, in milliseconds.
 const LONGEST_PAUSE: f64 = 86_400_000.0;
 /// A new row that was hoped for in so many answers is not to be had by queries.
@@ -146,6 +149,16 @@ impl Form {
                 (number.is_finite() && number >= 0.0).then_some(number)
             }
         }
+    }
+
+    /// A digest of how it is asked and what it is expected to answer.
+    fn digest(&self) -> [u8; 8] {
+        let how = (&self.source.url, &self.search.body, &self.search.by_id);
+        let what = (&self.search.answer, &self.search.headers);
+        let digest = blake3::hash(format!("{how:?} {what:?}").as_bytes());
+        let mut first = [0; 8];
+        first.copy_from_slice(&digest.as_bytes()[..8]);
+        first
     }
 
     /// What is to be kept low.
@@ -293,7 +306,9 @@ impl Preparation {
             for (column, (cell, (_, split))) in
                 (0..).zip(cells.iter().zip(&self.form.search.attributes))
             {
-                for term in terms_in(cell, *split, &stop_words) {
+                let terms_of = terms_in(cell, *split, &stop_words).into_iter();
+                // What is longer makes no query, nor an address.
+                for term in terms_of.filter(|term| term.written.len() <= LONGEST_TERM) {
                     columns.entry(term.key.clone()).or_insert(column);
                     terms.push(term);
                 }
@@ -544,13 +559,14 @@ impl Search {
     }
 
     /// It refuses to answer, or answers what is none: it is left alone for a while.
-    pub(crate) fn pause(&mut self, now: Moment) {
+    /// Says for how long.
+    pub(crate) fn pause(&mut self, now: Moment) -> Duration {
         let first = self.form.search.pause.as_days() * 86_400_000.0;
         let wait = first * 2_f64.powi(self.n_refusals.min(40) as i32);
+        let wait = wait.min(LONGEST_PAUSE.max(first)).ceil();
         self.n_refusals = self.n_refusals.saturating_add(1);
-        self.leave_alone(Moment(
-            now.0 + wait.min(LONGEST_PAUSE.max(first)).ceil() as i64,
-        ));
+        self.leave_alone(Moment(now.0 + wait as i64));
+        Duration::from_millis(wait as u64)
     }
 
     /// It is left alone until then.
@@ -864,7 +880,8 @@ impl Search {
 
     /// What is to be remembered of how it was asked.
     pub(crate) fn remember(&self) -> Vec<u8> {
-        let mut bytes = self.paused_until.0.to_le_bytes().to_vec();
+        let mut bytes = self.form.digest().to_vec();
+        bytes.extend(self.paused_until.0.to_le_bytes());
         bytes.extend(self.n_refusals.to_le_bytes());
         bytes.extend(self.quota.as_ref().map(Quota::remember).unwrap_or_default());
         bytes
@@ -872,16 +889,22 @@ impl Search {
 
     /// Takes in what was remembered.
     pub(crate) fn recall(&mut self, bytes: &[u8], now: Moment) {
-        let Some((until, rest)) = bytes.split_first_chunk::<8>() else {
+        let Some((digest, rest)) = bytes.split_first_chunk::<8>() else {
+            return;
+        };
+        let Some((until, rest)) = rest.split_first_chunk::<8>() else {
             return;
         };
         let Some((n_refusals, quota)) = rest.split_first_chunk::<4>() else {
             return;
         };
-        // A moment that is far away was written by a clock that was wrong.
-        let furthest = now.0.saturating_add(LONGEST_PAUSE as i64);
-        self.paused_until = Moment(i64::from_le_bytes(*until).min(furthest));
-        self.n_refusals = u32::from_le_bytes(*n_refusals);
+        // Whoever asks in another way may be answered.
+        if *digest == self.form.digest() {
+            // A moment that is far away was written by a clock that was wrong.
+            let furthest = now.0.saturating_add(LONGEST_PAUSE as i64);
+            self.paused_until = Moment(i64::from_le_bytes(*until).min(furthest));
+            self.n_refusals = u32::from_le_bytes(*n_refusals);
+        }
         if let Some(own) = &mut self.quota {
             own.recall(quota, clock::time(now));
         }
