@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand::Rng;
 use springtide_policy::schedule::{Limit, Verdict};
 use springtide_policy::{GroupId, Span, Time};
-use springtide_store::{Host, Moment, Robots, RobotsAnswer};
+use springtide_store::{Host, Moment, Robots, RobotsAnswer, SourceId};
 use tokio::sync::oneshot;
 use url::Url;
 
@@ -336,6 +336,21 @@ impl Hosts {
                 })
             })
             .collect()
+    }
+
+    /// Polls of a source that have not begun give up.
+    pub(crate) fn call_back(&mut self, source: SourceId) -> Vec<Job> {
+        let mut home = Vec::new();
+        for entry in self.entries.values_mut() {
+            let waiting = std::mem::take(&mut entry.waiting);
+            for waiting in waiting {
+                match waiting.who {
+                    Who::Poll(job) if job.kept.element.source == source => home.push(*job),
+                    _ => entry.waiting.push_back(waiting),
+                }
+            }
+        }
+        home
     }
 
     /// Everyone who has not begun gives up.

@@ -194,7 +194,7 @@ fn returned(before: &Kept, kept: &Kept, at: Moment, outcome: Outcome) -> (Option
     }
 }
 
-fn describe(failure: &FetchFailure, at: Moment) -> Failure {
+pub(crate) fn describe(failure: &FetchFailure, at: Moment) -> Failure {
     Failure {
         kind: failure.kind.name().to_owned(),
         message: failure.message.clone(),

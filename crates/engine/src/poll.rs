@@ -479,6 +479,9 @@ fn read_answer(
     match &question.asked {
         Asked::Row => {
             let row = answer::item(shape, &job.kept.element.locator, body).map_err(other_shape)?;
+            let Some(row) = row else {
+                return Ok(Found::NotThere);
+            };
             let found = find(&row)?;
             let found = found.ok_or_else(|| other_shape("the row is not ours".to_owned()))?;
             Ok(Found::Row(Box::new(found)))

@@ -232,15 +232,13 @@ pub(crate) fn source_named<'a>(sources: &'a [Source], name: &str) -> Outcome<&'a
         })
 }
 
-/// The element that a number or an address stands for.
+/// The element that a number, or else an address or the id of a row, stands for.
 pub(crate) fn element_named(project: &Project, store: &dyn Store, text: &str) -> Outcome<Kept> {
     let refuse = |error: Error| project.refuse(&error);
-    if let Ok(number) = text.parse::<u32>() {
-        let kept = store.element(ElementId(number)).map_err(refuse)?;
-        return kept.ok_or_else(|| {
-            Failure::input(format!("there is no element {number}"))
-                .hint("`springtide ls --elements` lists them")
-        });
+    if let Ok(number) = text.parse::<u32>()
+        && let Some(kept) = store.element(ElementId(number)).map_err(refuse)?
+    {
+        return Ok(kept);
     }
     let locator = config::address(text).map_or_else(|_| text.to_owned(), |url| url.to_string());
     let mut found = store.find_all(&locator).map_err(refuse)?;

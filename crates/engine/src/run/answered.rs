@@ -1,6 +1,5 @@
 //! What follows from the answer of a search box, or from none.
 
-use springtide_policy::GroupId;
 use springtide_store::{
     Element, ElementId, Fact, Failure, Kept, Moment, Poll, PollOutcome, Purpose, Query, Role,
     SourceId, State, Store,
@@ -22,7 +21,7 @@ impl Engine {
     pub(super) fn conclude_row(&mut self, mut done: Done, now: Moment) -> Result<(), Error> {
         let (id, source) = (done.job.kept.element.id, done.job.kept.element.source);
         let locator = done.job.kept.element.locator.clone();
-        let (host, at) = (done.job.host, done.at);
+        let at = done.at;
         let mut news = None;
         match done.found {
             Ok(Found::Row(row)) => {
@@ -31,9 +30,9 @@ impl Engine {
                 } = *row;
                 news = told;
                 done.found = Ok(Found::Here(Box::new(here)));
-                self.answered(source, now);
+                self.answered(source, now.max(at));
             }
-            Ok(Found::NotThere) => self.answered(source, now),
+            Ok(Found::NotThere) => self.answered(source, now.max(at)),
             Ok(Found::KeptOut(_)) => {
                 let has_copy = done.job.kept.copy.is_some();
                 if let Some(search) = self.search_of(source) {
@@ -49,7 +48,7 @@ impl Engine {
             }
             Err(ref failure) => {
                 let message = format!("the row {locator:?}: {}", failure.message);
-                self.refused(source, host, failure.kind, (message, done.at), now);
+                self.refused(&done.job, failure.kind, (message, at), now);
             }
             Ok(_) => {}
         }
@@ -67,10 +66,7 @@ impl Engine {
     }
 
     fn is_gone(&self, id: ElementId) -> Result<bool, Error> {
-        let kept = match self.pending(id) {
-            Some(kept) => Some(kept),
-            None => self.store.element(id)?,
-        };
+        let kept = self.kept(id)?;
         Ok(kept.is_none_or(|kept| kept.state == State::Gone))
     }
 
@@ -87,19 +83,23 @@ impl Engine {
     /// alone for that, its source is.
     fn refused(
         &mut self,
-        source: SourceId,
-        host: GroupId,
+        job: &Job,
         kind: FailureKind,
         (mut message, at): (String, Moment),
         now: Moment,
     ) -> Failure {
-        let is_left_alone = self.hosts.is_left_alone(host, clock::time(now));
+        let source = job.kept.element.source;
+        let is_left_alone = self.hosts.is_left_alone(job.host, clock::time(now));
+        let mut wait = None;
         if let Some(search) = self.search_of(source) {
-            search.end(now);
+            search.end(now.max(at));
             if !kind.is_host_trouble() && !is_left_alone {
-                let wait = search.pause(now);
-                message += &format!("; nothing is asked for {} s", wait.as_secs_f64());
+                wait = search.pause(job.begun_at, now);
             }
+        }
+        if let Some(wait) = wait {
+            message += &format!("; nothing is asked for {} s", wait.as_secs_f64());
+            self.call_back(source);
         }
         let failure = Failure {
             kind: kind.name().to_owned(),
@@ -122,13 +122,12 @@ impl Engine {
         }
         let failure = match &done.found {
             Ok(Found::Page(_)) => {
-                self.answered(source, now);
+                self.answered(source, now.max(done.at));
                 None
             }
             Err(failure) => {
                 let message = format!("the query {:?}: {}", page.text, failure.message);
-                let (host, kind) = (done.job.host, failure.kind);
-                Some(self.refused(source, host, kind, (message, done.at), now))
+                Some(self.refused(&done.job, failure.kind, (message, done.at), now))
             }
             Ok(Found::KeptOut(permit)) => {
                 // It was not asked. Nor is it before it may say otherwise.
@@ -145,7 +144,7 @@ impl Engine {
         if failure.is_some()
             && let Some(search) = self.search_of(source)
         {
-            search.give_up(page.query, page.page, page.generation);
+            search.fail(page.query, page.page, page.generation);
         }
         if matches!(done.found, Ok(Found::KeptOut(_))) {
             self.n_begun = self.n_begun.saturating_sub(1);
@@ -229,7 +228,7 @@ impl Engine {
         let n_results = found.n_results;
         let mut returned = Vec::with_capacity(found.rows.len());
         let mut n_added = 0;
-        for row in found.rows {
+        for mut row in found.rows {
             let Some((kept, is_added)) = self.our_row(source, &row.id)? else {
                 continue;
             };
@@ -237,7 +236,13 @@ impl Engine {
             let id = kept.element.id;
             returned.push(id);
             let is_older = kept.history.synced_at.is_some_and(|at| at >= job.begun_at);
-            if is_older || self.under_way.contains(&id) {
+            // What it was compared with may have been replaced since.
+            let is_same = kept.copy.as_ref().map(|copy| copy.digest) == Some(row.here.digest);
+            if is_same {
+                row.here.body = None;
+            }
+            let is_unclear = row.here.body.is_none() && !is_same;
+            if is_older || is_unclear || self.under_way.contains(&id) {
                 // Another answer came while this was under way: nobody knows which of
                 // them is newer.
                 continue;
@@ -416,7 +421,7 @@ impl Engine {
     }
 
     /// What is wrong with a source now, or that nothing is.
-    fn note_failure(&mut self, source: SourceId, failure: Option<Failure>) {
+    pub(super) fn note_failure(&mut self, source: SourceId, failure: Option<Failure>) {
         let Some(state) = self.sources.get_mut(&source) else {
             return;
         };

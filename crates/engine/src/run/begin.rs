@@ -123,7 +123,7 @@ impl Engine {
         {
             return Ok(Some(Next::Element(id, Purpose::Audit)));
         }
-        if let Some((request, worth)) = self.best_request(now) {
+        if let Some((request, worth)) = self.best_request(now)? {
             // Where worth is not what polls are chosen by, they take turns.
             self.is_turn_of_searches = !self.is_turn_of_searches;
             let others = match self.scheduler.next_worth(at) {
@@ -216,10 +216,7 @@ impl Engine {
             return Ok(false);
         }
         let at = clock::time(now);
-        let kept = match self.pending(id) {
-            Some(kept) => Some(kept),
-            None => self.store.element(id)?,
-        };
+        let kept = self.kept(id)?;
         let Some(kept) = kept.filter(|kept| self.sources.contains_key(&kept.element.source)) else {
             self.scheduler.remove(id, at);
             return Ok(false);
@@ -295,6 +292,14 @@ impl Engine {
             max_entries: max_entries.min(MOST_ENTRIES),
             wants_links: state.settings.kind == SourceKind::Site && !state.has_sitemaps,
             question: None,
+        }
+    }
+
+    /// What is known of an element.
+    pub(super) fn kept(&self, id: ElementId) -> Result<Option<Kept>, Error> {
+        match self.pending(id) {
+            Some(kept) => Ok(Some(kept)),
+            None => Ok(self.store.element(id)?),
         }
     }
 

@@ -97,7 +97,7 @@ impl Engine {
                 }
                 let wait = match kept.state {
                     State::Blocked => ROBOTS_HOLD,
-                    _ => self.time_out(),
+                    _ => self.time_out().min(self.longest_out(source)),
                 };
                 self.timers.set(id, Moment(now.0.saturating_add(wait)));
             }

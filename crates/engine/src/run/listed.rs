@@ -160,10 +160,7 @@ impl Engine {
     pub(super) fn finish_listing(&mut self, read: Kept) -> Result<(), Error> {
         let id = read.element.id;
         self.under_way.remove(&id);
-        let before = match self.pending(id) {
-            Some(kept) => Some(kept),
-            None => self.store.element(id)?,
-        };
+        let before = self.kept(id)?;
         let Some(mut kept) = before else {
             return Ok(());
         };

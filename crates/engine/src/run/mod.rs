@@ -215,6 +215,7 @@ impl Engine {
                 () = tokio::time::sleep(wait) => {}
             }
             while self.tasks.try_join_next().is_some() {}
+            while self.preparations.try_join_next().is_some() {}
         }
         self.finish().await?;
         Ok(self.ended())

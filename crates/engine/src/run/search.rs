@@ -11,6 +11,7 @@ use url::Url;
 use super::begin::{purpose_of, robots_free};
 use super::{Engine, SourceState, What};
 use crate::hosts::Permit;
+use crate::keep::describe;
 use crate::poll::{self, Asked, AskedPage, Done, Job, Message, Question};
 use crate::search::rows::FileRows;
 use crate::search::{self, Choice, Known, Preparation, Search, form};
@@ -18,6 +19,10 @@ use crate::{Error, Why, clock, fetch};
 
 /// Rows that are read from the store at a time.
 const BATCH: usize = 4096;
+
+/// A row that is out, and whose turn it was while its source could not be asked, is
+/// looked at again after so long, in milliseconds.
+const LOOK_AGAIN: i64 = 10_000;
 
 /// What is next: an element, or a page of the answer to a query.
 #[derive(Debug, Clone, Copy)]
@@ -109,7 +114,7 @@ impl Engine {
         (!bytes.is_empty()).then_some(bytes)
     }
 
-    /// Whether an element is a row of a search source.
+    /// A search source at work.
     pub(super) fn search_of(&mut self, source: SourceId) -> Option<&mut Search> {
         self.searches.get_mut(&source)
     }
@@ -117,12 +122,20 @@ impl Engine {
     /// When the first search source may be asked something, if it is asked by the
     /// budget at `paced`, or does not count.
     pub(super) fn searches_wake_at(&self, paced: Time, now: Moment) -> Time {
+        let is_for_these = matches!(self.until.what, What::These(_));
         let mut first = Time::NEVER;
+        if is_for_these && self.asked.is_empty() {
+            return first;
+        }
+        let at = clock::time(now);
+        let window = self.settings.budget.window;
+        let opens = window.map_or(at, |window| window.opens_at(at));
         for (id, search) in &self.searches {
-            let is_free = self.is_first_pass_free() && search.has_new(now);
+            let is_free = !is_for_these && self.is_first_pass_free() && search.has_new(now);
+            let allowed = if is_free { opens } else { paced };
             let host = self.hosts.free_at(self.search_hosts[id]);
             let mut at = search.wake_at(now);
-            for other in [host, if is_free { at } else { paced }] {
+            for other in [host, allowed] {
                 at = if other > at { other } else { at };
             }
             first = if at < first { at } else { first };
@@ -144,6 +157,10 @@ impl Engine {
                 let choice = self.search_of(id).and_then(|s| s.choose_new(now));
                 self.give_up_rows(id, now)?;
                 let Some(choice) = choice else {
+                    if let Some(search) = self.search_of(id).filter(|s| s.has_new(now)) {
+                        // They are about to come.
+                        search.rest(now);
+                    }
                     break;
                 };
                 let has_begun = match choice {
@@ -162,22 +179,28 @@ impl Engine {
 
     /// The request of search sources that is best now, and what it is worth in terms of
     /// what is to be kept fresh elsewhere.
-    pub(super) fn best_request(&mut self, now: Moment) -> Option<(Next, f64)> {
+    pub(super) fn best_request(&mut self, now: Moment) -> Result<Option<(Next, f64)>, Error> {
         let usual = self.settings.policy.objective;
         let is_free = self.is_first_pass_free();
         let ids: Vec<SourceId> = self.searches.keys().copied().collect();
         let mut best: Option<(Next, f64)> = None;
-        for id in ids {
+        for &id in &ids {
             if !self.may_be_asked(id, now) {
                 continue;
             }
-            let search = self.searches.get_mut(&id)?;
+            let takes_new = !is_free && self.takes_new_turn;
+            let Some(search) = self.searches.get_mut(&id) else {
+                continue;
+            };
             let is_once = matches!(self.until.what, What::DueNow);
             if is_free && search.has_new(now) {
                 // Its first pass comes first, and does not count.
                 continue;
             }
-            let new = search.choose_new(now);
+            let new = match takes_new {
+                true => search.choose_new(now),
+                false => None,
+            };
             let choice = new.or_else(|| match is_once {
                 // What is due: rows that have waited as long as they may.
                 true => search.overdue(now).map(Choice::Row),
@@ -190,16 +213,22 @@ impl Engine {
                     (Next::Page(id, ask), worth)
                 }
                 Some(Choice::Row(row)) => (Next::Element(row, Purpose::Due), f64::INFINITY),
-                None => continue,
+                None => {
+                    search.rest(now);
+                    continue;
+                }
             };
             if best.is_none_or(|(_, most)| worth > most) {
                 best = Some((next, worth));
             }
         }
-        best
+        for id in ids {
+            self.give_up_rows(id, now)?;
+        }
+        Ok(best)
     }
 
-    /// Whether there is a new row that may still be had.
+    /// How many rows have never been had.
     pub(super) fn n_new_rows(&self) -> u64 {
         self.searches.values().map(Search::n_new).sum()
     }
@@ -228,43 +257,62 @@ impl Engine {
             wanted,
         };
         let filled = form::for_query(&form.source, &form.search, &page.text, page.page);
-        let kept = match self.pending(search_box) {
-            Some(kept) => kept,
-            None => match self.store.element(search_box)? {
-                Some(kept) => kept,
-                None => return Ok(false),
-            },
+        let Some(kept) = self.kept(search_box)? else {
+            return Ok(false);
         };
-        let job = |url, body| Job {
+        let filled = match filled {
+            Ok(filled) => filled,
+            Err(failure) => {
+                // Nobody can be asked that.
+                if let Some(search) = self.searches.get_mut(&id) {
+                    search.fail(page.query, page.page, page.generation);
+                    search.pause(now, now);
+                }
+                self.note_failure(id, Some(describe(&failure, now)));
+                return Ok(false);
+            }
+        };
+        let job = Job {
             question: Some(Question {
-                form: form.clone(),
-                asked: Asked::Page(page.clone()),
-                body,
+                form,
+                asked: Asked::Page(page),
+                body: filled.body,
             }),
-            ..self.job(kept.clone(), url, Purpose::Due, is_counted, now)
-        };
-        let (job, failure) = match filled {
-            Ok(filled) => (job(filled.url, filled.body), None),
-            Err(failure) => (job(robots_free(), None), Some(failure)),
+            ..self.job(kept, filled.url, Purpose::Due, is_counted, now)
         };
         if let Some(search) = self.searches.get_mut(&id) {
             search.begin(&ask);
         }
         self.n_questions += 1;
-        if let Some(failure) = failure {
-            if let Some(search) = self.searches.get_mut(&id) {
+        self.wait_for_host(job, now)
+    }
+
+    /// Requests to a source that have not left are not made.
+    pub(super) fn call_back(&mut self, source: SourceId) {
+        for job in self.hosts.call_back(source) {
+            self.n_begun = self.n_begun.saturating_sub(1);
+            if job.page().is_some() {
+                self.drop_page(&job);
+                continue;
+            }
+            let id = job.kept.element.id;
+            self.under_way.remove(&id);
+            if job.purpose == Purpose::Asked {
+                self.asked.push_back(id);
+            }
+            if let Some(search) = self.searches.get_mut(&source) {
                 search.is_waiting = false;
             }
-            let done = Done {
-                at: now,
-                status: None,
-                found: Err(failure),
-                job,
-            };
-            self.conclude(done, now)?;
-            return Ok(false);
         }
-        self.wait_for_host(job, now)
+    }
+
+    /// How long a row that is gone is left, at the most, in milliseconds.
+    pub(super) fn longest_out(&self, source: SourceId) -> i64 {
+        let search = self.searches.get(&source);
+        let longest = search.and_then(|search| search.form.search.max_interval);
+        longest.map_or(i64::MAX, |longest| {
+            (longest.as_days() * 86_400_000.0) as i64
+        })
     }
 
     /// Sends a job to wait for its host, unless it is to keep away.
@@ -326,6 +374,7 @@ impl Engine {
     }
 
     /// A poll of a row that comes to nothing: it is asked by its id no sooner than then.
+    /// Says whether it is a row.
     pub(super) fn hold_row(&mut self, source: SourceId, id: ElementId, due: Time) -> bool {
         let Some(search) = self.searches.get_mut(&source) else {
             return false;
@@ -349,8 +398,14 @@ impl Engine {
             return Ok(false);
         }
         if !self.may_be_asked(source, now) {
-            if purpose == Purpose::Asked {
-                self.asked.push_front(id);
+            match purpose {
+                // Others that were asked for may be asked.
+                Purpose::Asked => self.asked.push_back(id),
+                // One that is out has but its timer.
+                _ if self.scheduler.belief(id, clock::time(now)).is_none() => {
+                    self.timers.set(id, Moment(now.0 + LOOK_AGAIN));
+                }
+                _ => {}
             }
             return Ok(false);
         }
@@ -388,7 +443,7 @@ impl Engine {
             return Ok(true);
         }
         if let Some(search) = self.searches.get_mut(&source) {
-            search.is_waiting = true;
+            search.begin_row(id, now);
         }
         self.wait_for_host(job, now)
     }
@@ -428,7 +483,7 @@ impl Engine {
     /// Whether there are rows that are new, or have waited as long as they may, and that
     /// may be asked for by then.
     pub(super) fn has_due_rows(&self, by: Time, now: Moment) -> bool {
-        let is_due = |search: &Search| search.is_due(now) && search.allowed_at(now) <= by;
+        let is_due = |search: &Search| search.is_due(now) && search.paused_until(now) <= by;
         self.searches.values().any(is_due)
     }
 
@@ -439,11 +494,7 @@ impl Engine {
             None => return Ok(()),
         };
         for id in given_up {
-            let kept = match self.pending(id) {
-                Some(kept) => Some(kept),
-                None => self.store.element(id)?,
-            };
-            if let Some(mut kept) = kept {
+            if let Some(mut kept) = self.kept(id)? {
                 kept.failure = Some(Failure {
                     kind: "unreached".to_owned(),
                     message: "no query returns it, and it cannot be asked for by its id".to_owned(),

@@ -65,19 +65,23 @@ pub(crate) fn page(shape: &AnswerShape, body: &[u8]) -> Result<Results, String> 
     Ok(page)
 }
 
-/// The row that was asked for by its id.
-pub(crate) fn item(shape: &AnswerShape, wanted: &str, body: &[u8]) -> Result<Row, String> {
+/// The row that was asked for by its id; nothing, if that is what it says.
+pub(crate) fn item(shape: &AnswerShape, wanted: &str, body: &[u8]) -> Result<Option<Row>, String> {
     let document = document(body)?;
     let pointer = shape.item.as_deref().unwrap_or_default();
     let Some(found) = document.pointer(pointer) else {
         return Err(format!("it has no row at {pointer:?}"));
     };
+    if found.is_null() {
+        return Ok(None);
+    }
     let given = found.pointer(&shape.id);
     if let Some(other) = given.and_then(id).filter(|id| id != wanted) {
         return Err(format!("it is about another row, {:?}", shortened(&other)));
     }
     let row = row(shape, found, wanted);
-    row.ok_or_else(|| format!("the row at {pointer:?} has none of the fields"))
+    let none = || format!("the row at {pointer:?} has none of the fields");
+    row.map(Some).ok_or_else(none)
 }
 
 fn document(body: &[u8]) -> Result<Value, String> {
@@ -124,7 +128,8 @@ fn id(value: &Value) -> Option<String> {
         Value::Number(number) => number.to_string(),
         _ => return None,
     };
-    (!id.is_empty() && id.len() <= LONGEST_ID).then_some(id)
+    let is_fine = !id.is_empty() && id.len() <= LONGEST_ID && !id.contains(char::is_control);
+    is_fine.then_some(id)
 }
 
 /// A number of results, however it is written: some give it as a text, with commas.
@@ -227,10 +232,11 @@ mod tests {
     #[test]
     fn an_item_is_the_row_that_was_asked_for() {
         let body = format!(r#"{{"item": {}}}"#, result("\"a\"", "3"));
-        let row = item(&shape(), "a", body.as_bytes()).unwrap();
+        let row = item(&shape(), "a", body.as_bytes()).unwrap().unwrap();
         assert_eq!(row.fields["price"], Value::from(3));
         assert!(item(&shape(), "b", body.as_bytes()).is_err());
         assert!(item(&shape(), "a", b"{}").is_err());
+        assert_eq!(item(&shape(), "a", br#"{"item": null}"#), Ok(None));
         assert!(item(&shape(), "a", br#"{"item": {}}"#).is_err());
     }
 

@@ -1,8 +1,8 @@
 //! A search source at work: our rows there, what is known of its queries, and when it
 //! may be asked.
 //!
-//! It touches neither network nor store. The loop asks it what to ask next, and tells
-//! it what came of it.
+//! It touches no network, and of what is kept only bodies. The loop asks it what to ask
+//! next, and tells it what came of it.
 
 pub(crate) mod answer;
 pub(crate) mod form;
@@ -25,6 +25,11 @@ use crate::settings::{RowWeight, SearchSettings, SourceSettings};
 use answer::{Row as Answered, cell};
 use rows::FileRows;
 
+/// No number of an answer counts more than this.
+const MOST: f64 = 1e12;
+/// Bytes of a cell that terms are taken from, and terms of a row.
+const LONGEST_CELL: usize = 1024;
+const MOST_TERMS_OF_A_ROW: usize = 64;
 /// Terms in a query.
 const MOST_TERMS: usize = 2;
 /// A term that is longer, in bytes, is none.
@@ -33,6 +38,9 @@ const LONGEST_TERM: usize = 200;
 const LONGEST_PAUSE: f64 = 86_400_000.0;
 /// A new row that was hoped for in so many answers is not to be had by queries.
 const MOST_HOPES: f32 = 1.5;
+/// A row that is asked for by its id is not asked for again before this has passed, in
+/// milliseconds, unless something has come of it.
+const LONGEST_REQUEST: i64 = 60_000;
 /// Nor is it, and that has been told.
 const GIVEN_UP: f32 = 1e6;
 /// What a mean difference is worth beside those seen of a row, in differences.
@@ -89,11 +97,12 @@ impl Form {
         row: &Answered,
         bodies: &Bodies,
     ) -> Result<Option<Found>, springtide_store::Error> {
-        let held = {
+        let (held, has_room) = {
             let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
-            held.get(&row.id).cloned()
+            let has_room = (held.len() as u64) < self.source.max_elements;
+            (held.get(&row.id).cloned(), has_room)
         };
-        if held.is_none() && !self.search.adds_unknown {
+        if held.is_none() && !(self.search.adds_unknown && has_room) {
             return Ok(None);
         }
         let held = held.unwrap_or_default();
@@ -125,7 +134,8 @@ impl Form {
         let value = staleness.and_then(|staleness| cell_of(&staleness.field));
         let difference = staleness
             .zip(held.value.as_ref().zip(value.as_ref()))
-            .map(|(staleness, (ours, theirs))| staleness.difference.between(ours, theirs));
+            .map(|(staleness, (ours, theirs))| staleness.difference.between(ours, theirs))
+            .map(|difference| difference.min(MOST));
         News {
             digest,
             value,
@@ -135,7 +145,7 @@ impl Form {
                 .search
                 .attributes
                 .iter()
-                .map(|(name, _)| cell_of(name))
+                .map(|(name, _)| Some(cut(&cell_of(name)?, LONGEST_CELL).to_owned()))
                 .collect(),
         }
     }
@@ -146,7 +156,7 @@ impl Form {
             RowWeight::Number(number) => Some(*number),
             RowWeight::Column(name) => {
                 let number: f64 = cell_of(name)?.trim().parse().ok()?;
-                (number.is_finite() && number >= 0.0).then_some(number)
+                (number >= 0.0).then_some(number.min(MOST))
             }
         }
     }
@@ -244,10 +254,16 @@ pub(crate) struct Search {
     /// A request was chosen and has not left.
     pub(crate) is_waiting: bool,
     idle_until: Time,
-    is_turn_of_ids: bool,
+    /// Whether the last request was for one row: queries get every other.
+    was_by_id: bool,
     n_new: usize,
     /// New rows that nothing returns.
     given_up: Vec<ElementId>,
+    /// Differences seen of all rows, and how many.
+    sizes: f64,
+    n_sizes: f64,
+    /// When it last refused.
+    refused_at: Moment,
 }
 
 /// What to ask.
@@ -313,6 +329,7 @@ impl Preparation {
                     terms.push(term);
                 }
             }
+            terms.truncate(MOST_TERMS_OF_A_ROW);
             rows.add(terms, 1.0)?;
         }
         let rows = rows.build();
@@ -331,12 +348,21 @@ impl Preparation {
     }
 }
 
+/// The beginning of a text.
+fn cut(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len()))
+        .rev()
+        .find(|&at| text.is_char_boundary(at));
+    &text[..end.unwrap_or(0)]
+}
+
 /// Takes in cells that are there; says whether any is another than before.
 fn set_cells(cells: &mut [String], news: &[Option<String>]) -> bool {
     let mut has_changed = false;
     for (cell, news) in cells.iter_mut().zip(news) {
-        if let Some(news) = news.as_ref().filter(|news| *news != cell) {
-            cell.clone_from(news);
+        let news = news.as_deref().map(|news| cut(news, LONGEST_CELL));
+        if let Some(news) = news.filter(|news| news != cell) {
+            news.clone_into(cell);
             has_changed = true;
         }
     }
@@ -428,9 +454,12 @@ impl Search {
             n_unbuilt: 0,
             is_waiting: false,
             idle_until: Time::START,
-            is_turn_of_ids: false,
+            was_by_id: false,
             n_new,
             given_up: Vec::new(),
+            sizes: 0.0,
+            n_sizes: 0.0,
+            refused_at: Moment(0),
         };
         let preparation = search.preparation(copies);
         (search, preparation)
@@ -439,10 +468,9 @@ impl Search {
     fn preparation(&mut self, copies: Vec<Option<([u8; 32], BodyId)>>) -> Preparation {
         self.is_building = true;
         self.n_unbuilt = 0;
-        self.generation += 1;
         Preparation {
             form: self.form.clone(),
-            generation: self.generation,
+            generation: self.generation + 1,
             cells: self.rows.iter().map(|row| row.cells.clone()).collect(),
             copies: match copies.is_empty() {
                 true => vec![None; self.rows.len()],
@@ -465,9 +493,7 @@ impl Search {
         remembered: impl IntoIterator<Item = (&'a str, &'a [u8])>,
     ) {
         self.is_building = false;
-        if prepared.generation != self.generation {
-            return;
-        }
+        self.generation = prepared.generation;
         let mut live = prepared.live;
         live.recall(remembered, |number| {
             self.numbers.get(&ElementId(number)).copied()
@@ -551,22 +577,28 @@ impl Search {
         }
     }
 
-    /// A request that left is over.
+    /// A request that left is over, by now at the latest.
     pub(crate) fn end(&mut self, now: Moment) {
+        self.idle_until = Time::START;
         if let Some(quota) = &mut self.quota {
             quota.end(clock::time(now));
         }
     }
 
     /// It refuses to answer, or answers what is none: it is left alone for a while.
-    /// Says for how long.
-    pub(crate) fn pause(&mut self, now: Moment) -> Duration {
+    /// Says for how long; nothing, if the request was begun before the last refusal, from
+    /// which nothing follows again.
+    pub(crate) fn pause(&mut self, begun_at: Moment, now: Moment) -> Option<Duration> {
+        if begun_at < self.refused_at {
+            return None;
+        }
+        self.refused_at = now;
         let first = self.form.search.pause.as_days() * 86_400_000.0;
         let wait = first * 2_f64.powi(self.n_refusals.min(40) as i32);
         let wait = wait.min(LONGEST_PAUSE.max(first)).ceil();
         self.n_refusals = self.n_refusals.saturating_add(1);
         self.leave_alone(Moment(now.0 + wait as i64));
-        Duration::from_millis(wait as u64)
+        Some(Duration::from_millis(wait as u64))
     }
 
     /// It is left alone until then.
@@ -603,7 +635,10 @@ impl Search {
             .iter()
             .map(|row| f64::from(u8::from(is_hoped_for(row))))
             .collect();
-        if let Some(ask) = live.best(&worth) {
+        let has_id = self.form.search.by_id.is_some();
+        let ask = live.best(&worth);
+        // With a request by id one row is had for sure.
+        if let Some(ask) = ask.filter(|ask| !has_id || ask.value >= 1.0) {
             return Some(Choice::Query(ask));
         }
         if !live.is_idle() {
@@ -619,13 +654,16 @@ impl Search {
             }
             return None;
         }
-        let row = self
-            .rows
-            .iter_mut()
-            .find(|row| row.standing == Standing::New && row.held_until <= now)?;
-        // One at a time, and not the same at once.
-        row.held_until = Moment(now.0 + 60_000);
-        Some(Choice::Row(row.element))
+        let mut next = None;
+        for row in &mut self.rows {
+            if row.standing == Standing::New {
+                // No query is worth it for them.
+                row.hopes = row.hopes.max(MOST_HOPES);
+                let may_be_asked = row.held_until <= now;
+                next = next.or_else(|| may_be_asked.then_some(row.element));
+            }
+        }
+        next.map(Choice::Row)
     }
 
     /// Whether there is a row that is new, or has waited as long as it may.
@@ -651,34 +689,40 @@ impl Search {
         usual: Objective,
         now: Moment,
     ) -> Option<Choice> {
-        if let Some(row) = self.overdue(now) {
+        if let Some(row) = self.overdue(now).filter(|_| !self.was_by_id) {
             return Some(Choice::Row(row));
         }
         let worth = self.worth(scheduler, self.form.objective(usual), now);
-        let ask = self.live.as_ref()?.best(&worth);
-        if ask.is_none() {
-            self.idle_until = Time::from_days(clock::time(now).as_days() + IDLE).ok()?;
-        }
-        ask.map(Choice::Query)
+        self.live.as_ref()?.best(&worth).map(Choice::Query)
     }
 
-    /// A row that has to be asked for by its id, every other time at the most.
-    pub(crate) fn overdue(&mut self, now: Moment) -> Option<ElementId> {
+    /// There is nothing to ask: it is thought over again in a while, or after an answer.
+    pub(crate) fn rest(&mut self, now: Moment) {
+        let until = clock::time(now).as_days() + IDLE;
+        self.idle_until = Time::from_days(until).unwrap_or(Time::START);
+    }
+
+    /// The row that has waited longest, if it has to be asked for by its id.
+    pub(crate) fn overdue(&self, now: Moment) -> Option<ElementId> {
         let longest = self.form.search.max_interval?.as_days() * 86_400_000.0;
         self.form.search.by_id.as_ref()?;
-        self.is_turn_of_ids = !self.is_turn_of_ids;
-        if !self.is_turn_of_ids {
-            return None;
-        }
-        let is_overdue = |row: &&mut Row| {
+        let is_overdue = |row: &&Row| {
             row.standing != Standing::Out
                 && row.held_until <= now
                 && clock::millis_between(row.since, now) as f64 >= longest
         };
-        let rows = self.rows.iter_mut().filter(is_overdue);
-        let row = rows.min_by_key(|row| row.since)?;
-        row.held_until = Moment(now.0 + 10_000);
-        Some(row.element)
+        let rows = self.rows.iter().filter(is_overdue);
+        rows.min_by_key(|row| row.since).map(|row| row.element)
+    }
+
+    /// A row is about to be asked for by its id: not again before that has come to
+    /// something.
+    pub(crate) fn begin_row(&mut self, element: ElementId, now: Moment) {
+        self.is_waiting = true;
+        self.was_by_id = true;
+        if let Some(&number) = self.numbers.get(&element) {
+            self.rows[number as usize].held_until = Moment(now.0 + LONGEST_REQUEST);
+        }
     }
 
     /// The best request for one row, if any query finds it.
@@ -687,7 +731,8 @@ impl Search {
         self.live.as_ref()?.best_for(row)
     }
 
-    /// What a request is worth for another objective, each.
+    /// What a request is worth for another objective, each, beside elements of other
+    /// sources: what rows count among themselves is a matter of their own.
     pub(crate) fn value(
         &self,
         ask: &Ask,
@@ -696,26 +741,37 @@ impl Search {
         now: Moment,
     ) -> f64 {
         let worth = self.worth(scheduler, objective, now);
+        let (mut counts, mut weights) = (0.0, 0.0);
+        for row in &self.rows {
+            counts += row.weight * row.counts * self.size(row);
+            weights += row.weight;
+        }
+        let scale = if counts > 0.0 { weights / counts } else { 1.0 };
         let live = self.live.as_ref();
-        live.map_or(0.0, |live| live.value(ask.query, &worth))
+        live.map_or(0.0, |live| scale * live.value(ask.query, &worth))
+    }
+
+    /// How far a change of a row is from what was there, on average.
+    fn size(&self, row: &Row) -> f64 {
+        let usual = if self.n_sizes > 0.0 {
+            self.sizes / self.n_sizes
+        } else {
+            1.0
+        };
+        (row.sizes + USUAL_SIZES * usual) / (row.n_sizes + USUAL_SIZES)
     }
 
     /// What refreshing each row is worth now.
     fn worth(&self, scheduler: &Scheduler, objective: Objective, now: Moment) -> Vec<f64> {
         let at = clock::time(now);
-        let (sizes, n_sizes) = self.rows.iter().fold((0.0, 0.0), |(sum, n), row| {
-            (sum + row.sizes, n + row.n_sizes)
-        });
-        let usual_size = if n_sizes > 0.0 { sizes / n_sizes } else { 1.0 };
         let (mut sum, mut n) = (0.0, 0.0);
         let mut worth: Vec<f64> = Vec::with_capacity(self.rows.len());
         for row in &self.rows {
-            let size = (row.sizes + USUAL_SIZES * usual_size) / (row.n_sizes + USUAL_SIZES);
             let value = match row.standing {
                 Standing::In => scheduler.worth(row.element, objective, at).unwrap_or(0.0),
                 Standing::New | Standing::Out => 0.0,
             };
-            let value = row.weight * row.counts * size * value;
+            let value = row.weight * row.counts * self.size(row) * value;
             sum += value;
             n += f64::from(u8::from(row.standing == Standing::In));
             worth.push(value);
@@ -743,15 +799,23 @@ impl Search {
     /// A request is about to be made.
     pub(crate) fn begin(&mut self, ask: &Ask) {
         self.is_waiting = true;
+        self.was_by_id = false;
         if let Some(live) = &mut self.live {
             live.begin(ask.query, ask.page);
         }
     }
 
-    /// A request came to nothing.
+    /// A request is not made after all.
     pub(crate) fn give_up(&mut self, query: usize, page: u64, generation: u32) {
         if let Some(live) = self.live.as_mut().filter(|_| generation == self.generation) {
             live.give_up(query, page);
+        }
+    }
+
+    /// A request came to nothing.
+    pub(crate) fn fail(&mut self, query: usize, page: u64, generation: u32) {
+        if let Some(live) = self.live.as_mut().filter(|_| generation == self.generation) {
+            live.fail(query, page);
         }
     }
 
@@ -791,7 +855,7 @@ impl Search {
         Some(memory)
     }
 
-    /// The element of a row, if it is ours.
+    /// Whether an element is a row of ours.
     pub(crate) fn is_ours(&self, element: ElementId) -> bool {
         self.numbers.contains_key(&element)
     }
@@ -836,6 +900,8 @@ impl Search {
         if let Some(difference) = news.difference.filter(|d| d.is_finite() && *d > 0.0) {
             row.sizes += difference;
             row.n_sizes += 1.0;
+            self.sizes += difference;
+            self.n_sizes += 1.0;
         }
         row.counts = news.weight.unwrap_or(row.counts);
         self.n_unbuilt += usize::from(set_cells(&mut row.cells, &news.cells));

@@ -84,8 +84,7 @@ pub struct FileRow {
 const LONGEST: u64 = 2 << 30;
 
 impl FileRows {
-    /// Reads a file of rows: CSV with a header, packed or not. `id` is a column, and
-    /// so are all those in `wanted`.
+    /// Reads a file of rows: CSV with a header, packed or not. `id` is a column.
     ///
     /// # Errors
     /// If it cannot be read, or is not such a file.

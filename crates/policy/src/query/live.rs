@@ -40,6 +40,8 @@ pub struct Live {
     known: BTreeMap<usize, Known>,
     /// Requests under way: a query and a page.
     under_way: Vec<(usize, u64)>,
+    /// Those that came to nothing, and how often in a row.
+    failed: BTreeMap<(usize, u64), u32>,
     /// What answers say of queries that were never asked.
     surplus: Surplus,
 }
@@ -102,6 +104,7 @@ impl Live {
             is_counted: true,
             known: BTreeMap::new(),
             under_way: Vec::new(),
+            failed: BTreeMap::new(),
             surplus: Surplus::default(),
         }
     }
@@ -220,14 +223,22 @@ impl Live {
         self.under_way.push((query, page));
     }
 
-    /// A request came to nothing.
+    /// A request is not made after all.
     pub fn give_up(&mut self, query: usize, page: u64) {
         self.under_way.retain(|asked| *asked != (query, page));
+    }
+
+    /// A request came to nothing: there may be something about it that the server does
+    /// not like, so others are tried first.
+    pub fn fail(&mut self, query: usize, page: u64) {
+        self.give_up(query, page);
+        *self.failed.entry((query, page)).or_default() += 1;
     }
 
     /// A page of an answer was read.
     pub fn read(&mut self, query: usize, page: &Page<'_>) {
         self.give_up(query, page.number);
+        self.failed.remove(&(query, page.number));
         let n_rows = self.queries.rows(query).len();
         let known = self.known.entry(query).or_insert_with(|| Known {
             total: None,
@@ -269,10 +280,10 @@ impl Live {
                 // It has moved.
                 place.page = 0;
             }
-            if place.page == 0 && place.beyond + 1 == number {
+            if place.page == 0 && place.beyond.saturating_add(1) == number {
                 place.beyond = number;
             }
-            if place.page == 0 && u64::from(place.beyond) >= n_pages {
+            if place.page == 0 && u64::from(place.beyond) >= n_pages.min(MOST_PAGES as u64) {
                 *place = Place {
                     n_missed: place.n_missed.saturating_add(1),
                     ..Place::default()
@@ -361,6 +372,10 @@ impl Live {
         let n_pages = self.retrieval.n_requests(n_server);
         let chance = self.retrieval.chance(n_server);
         let is_asked = |page| self.under_way.contains(&(query, page));
+        let doubt = |page| match self.failed.get(&(query, page)) {
+            Some(&n) => 1.0 / f64::from(n + 1),
+            None => 1.0,
+        };
         let mut best = Ask {
             query,
             page: 1,
@@ -369,7 +384,7 @@ impl Live {
         let Some(known) = self.known.get(&query) else {
             if !is_asked(1) {
                 let sum: f64 = rows.iter().map(|&row| worth[row as usize]).sum();
-                best.value = chance * sum / n_pages as f64;
+                best.value = doubt(1) * chance * sum / n_pages as f64;
             }
             return best;
         };
@@ -392,8 +407,9 @@ impl Live {
         let mut anywhere = 0.0;
         for (page, (there, from)) in (1..).zip(on_page.into_iter().zip(from_page)) {
             anywhere += from;
-            if there + anywhere > best.value && !is_asked(page) {
-                (best.page, best.value) = (page, there + anywhere);
+            let value = doubt(page) * (there + anywhere);
+            if value > best.value && !is_asked(page) {
+                (best.page, best.value) = (page, value);
             }
         }
         best
@@ -491,6 +507,10 @@ mod tests {
         assert_eq!((best.query, best.value), (4, 1.0));
         live.give_up(0, 1);
         assert_eq!(live.best(&[9.0, 9.0, 1.0]).unwrap().query, 0);
+        // What the server does not like is not asked again and again.
+        live.fail(0, 1);
+        live.fail(0, 1);
+        assert_eq!(live.best(&[9.0, 9.0, 1.0]).unwrap().query, 2);
     }
 
     #[test]
