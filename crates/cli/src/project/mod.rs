@@ -112,6 +112,9 @@ impl Project {
                 .cause(format!("another process writes to the store in {folder}"))
                 .hint("stop it first, or wait until it has ended"),
             Error::TooNew { .. } => failure.cause(error).hint("use the newer springtide"),
+            Error::TooOld { .. } => failure
+                .cause(error)
+                .hint("`springtide doctor --repair` or the next `run` does that, after a backup"),
             Error::Damaged(_) => failure.cause(error).hint("`springtide doctor --repair`"),
             error => failure.cause(causes(error)),
         }

@@ -689,11 +689,13 @@ impl Search {
         usual: Objective,
         now: Moment,
     ) -> Option<Choice> {
-        if let Some(row) = self.overdue(now).filter(|_| !self.was_by_id) {
-            return Some(Choice::Row(row));
+        let overdue = self.overdue(now).map(Choice::Row);
+        if overdue.is_some() && !self.was_by_id {
+            return overdue;
         }
         let worth = self.worth(scheduler, self.form.objective(usual), now);
-        self.live.as_ref()?.best(&worth).map(Choice::Query)
+        let best = self.live.as_ref()?.best(&worth);
+        best.map(Choice::Query).or(overdue)
     }
 
     /// There is nothing to ask: it is thought over again in a while, or after an answer.
