@@ -100,8 +100,8 @@ pub(crate) enum Message {
     Done(Box<Done>),
     /// A robots.txt was fetched.
     Robots(GroupId, Url, Robots),
-    /// The queries of a search source have been made up.
-    Prepared(SourceId, Box<Prepared>),
+    /// The queries of a search source have been made up; or could not be, and why.
+    Prepared(SourceId, Result<Box<Prepared>, springtide_policy::Error>),
     /// We cannot go on.
     Broken(springtide_store::Error),
 }

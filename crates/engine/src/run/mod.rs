@@ -329,7 +329,7 @@ impl Engine {
                 self.note_sitemaps(group, &url);
             }
             Message::Done(done) => self.conclude(*done, now)?,
-            Message::Prepared(source, prepared) => self.install(source, *prepared)?,
+            Message::Prepared(source, prepared) => self.install(source, prepared)?,
             Message::Broken(error) => return Err(error.into()),
         }
         Ok(())

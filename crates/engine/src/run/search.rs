@@ -81,19 +81,29 @@ impl Engine {
     pub(super) fn prepare(&mut self, id: SourceId, preparation: Preparation) {
         let means = self.means.clone();
         self.preparations.spawn_blocking(move || {
-            // There are no more rows than can be counted.
-            if let Ok(prepared) = preparation.prepare(&means.bodies) {
-                means.tell(Message::Prepared(id, Box::new(prepared)));
-            }
+            let prepared = preparation.prepare(&means.bodies).map(Box::new);
+            means.tell(Message::Prepared(id, prepared));
         });
     }
 
-    /// The queries of a source have been made up.
+    /// The queries of a source have been made up, or could not be.
     pub(super) fn install(
         &mut self,
         id: SourceId,
-        prepared: search::Prepared,
+        prepared: Result<Box<search::Prepared>, springtide_policy::Error>,
     ) -> Result<(), Error> {
+        let prepared = match prepared {
+            Ok(prepared) => *prepared,
+            Err(error) => {
+                let failure = Failure {
+                    kind: "rows".to_owned(),
+                    message: format!("no queries can be made of its rows: {error}"),
+                    at: clock::now(),
+                };
+                self.note_failure(id, Some(failure));
+                return Ok(());
+            }
+        };
         let remembered = self.store.queries(id)?;
         if let Some(search) = self.searches.get_mut(&id) {
             let each = remembered.iter().map(|q| (q.text.as_str(), &q.memory[..]));

@@ -3,7 +3,7 @@
 
 use super::learned::{HALF_LIFE, PRIOR_CHANGES};
 use crate::numeric::fading;
-use crate::{Gamma, Span, Time};
+use crate::{Element, ElementId, Gamma, Span, Time};
 
 /// What is remembered of an element.
 pub type ElementMemory = [u8; 24];
@@ -78,6 +78,18 @@ impl Remembered {
             && !due_in.is_nan();
         (bytes[0] == LAYOUT && makes_sense).then_some(remembered)
     }
+}
+
+/// An element that was polled before, as it is taken in again.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Recalled {
+    pub(super) id: ElementId,
+    pub(super) element: Element,
+    pub(super) polled_at: Time,
+    /// Nothing, if nothing that makes sense is.
+    pub(super) remembered: Option<Remembered>,
+    /// Someone else sees to its polls.
+    pub(super) is_watched: bool,
 }
 
 /// Numbers one after the other, behind a byte that tells their layout.

@@ -39,7 +39,7 @@ use crate::{
 use doors::Doors;
 use learned::Learned;
 pub use memory::{ElementMemory, Reason, Recollection};
-use memory::{Remembered, numbers_from_bytes, numbers_to_bytes};
+use memory::{Recalled, Remembered, numbers_from_bytes, numbers_to_bytes};
 pub use pace::{Burst, Pace};
 use paced::{Habits, Paced, Queue};
 use planned::Planned;
@@ -482,21 +482,17 @@ impl Scheduler {
         memory: &ElementMemory,
     ) {
         let remembered = Remembered::from_bytes(memory);
-        match (&mut self.mode, &mut self.beside) {
-            (Mode::Paced(paced), None) => {
-                paced.recall(id, element, &self.groups, polled_at, remembered);
-            }
-            (_, Some(beside)) => {
-                beside.elements.set(id, element);
-                let groups = &self.groups;
-                beside
-                    .learned
-                    .recall(id, element, groups, polled_at, remembered);
-                let due_in = remembered.map_or(0.0, |remembered| remembered.due_in);
-                beside.recalled.push((id, polled_at, due_in));
-            }
-            (_, None) => {}
+        if let Some(beside) = &mut self.beside {
+            let due_in = remembered.map_or(0.0, |remembered| remembered.due_in);
+            beside.recalled.push((id, polled_at, due_in));
         }
+        self.take_in(Recalled {
+            id,
+            element,
+            polled_at,
+            remembered,
+            is_watched: false,
+        });
     }
 
     /// Takes in an element that was polled before and is only [watched](Self::watch).
@@ -507,16 +503,22 @@ impl Scheduler {
         polled_at: Time,
         memory: &ElementMemory,
     ) {
-        let remembered = Remembered::from_bytes(memory);
+        self.take_in(Recalled {
+            id,
+            element,
+            polled_at,
+            remembered: Remembered::from_bytes(memory),
+            is_watched: true,
+        });
+    }
+
+    fn take_in(&mut self, recalled: Recalled) {
         match (&mut self.mode, &mut self.beside) {
             (_, Some(beside)) => {
-                beside.elements.set(id, element);
-                let learned = &mut beside.learned;
-                learned.recall_watched(id, element, &self.groups, polled_at, remembered);
+                beside.elements.set(recalled.id, recalled.element);
+                beside.learned.recall(&self.groups, recalled);
             }
-            (Mode::Paced(paced), None) => {
-                paced.recall_watched(id, element, &self.groups, polled_at, remembered);
-            }
+            (Mode::Paced(paced), None) => paced.recall(&self.groups, recalled),
             (_, None) => {}
         }
     }

@@ -3,7 +3,7 @@
 use super::due::DueQueue;
 use super::learned::Learned;
 use super::limits::Limits;
-use super::memory::Remembered;
+use super::memory::Recalled;
 use super::{Pacing, ROUNDING, Terms, phases};
 use crate::in_use::{InUse, Memory};
 use crate::{Element, ElementId, Elements, Groups, Outcome, Present, Span, Time, Window};
@@ -126,22 +126,6 @@ impl Paced {
         }
     }
 
-    /// Takes in an element that was polled before and whose polls someone else sees to.
-    pub(super) fn recall_watched(
-        &mut self,
-        id: ElementId,
-        element: Element,
-        groups: &Groups,
-        polled_at: Time,
-        remembered: Option<Remembered>,
-    ) {
-        if let Queue::Learned(learned) = &mut self.queue {
-            learned.recall_watched(id, element, groups, polled_at, remembered);
-            self.elements.set(id, element);
-            self.enter(id);
-        }
-    }
-
     pub(super) fn remove(&mut self, id: ElementId, groups: &Groups) {
         let group = self.elements.get(id).group;
         self.limits
@@ -255,23 +239,19 @@ impl Paced {
     }
 
     /// Takes in an element that was polled before.
-    pub(super) fn recall(
-        &mut self,
-        id: ElementId,
-        element: Element,
-        groups: &Groups,
-        polled_at: Time,
-        remembered: Option<Remembered>,
-    ) {
-        self.elements.set(id, element);
+    pub(super) fn recall(&mut self, groups: &Groups, recalled: Recalled) {
+        let id = recalled.id;
+        self.elements.set(id, recalled.element);
         self.enter(id);
         match &mut self.queue {
+            Queue::Learned(learned) => learned.recall(groups, recalled),
+            Queue::InUse(_) if recalled.is_watched => {}
             Queue::InUse(habits) => {
-                habits.remember(id, polled_at);
+                habits.remember(id, recalled.polled_at);
+                let remembered = recalled.remembered;
                 let due_in = remembered.map_or(0.0, |remembered| f64::from(remembered.due_in));
-                habits.queue.put(id.0, polled_at.0 + due_in);
+                habits.queue.put(id.0, recalled.polled_at.0 + due_in);
             }
-            Queue::Learned(learned) => learned.recall(id, element, groups, polled_at, remembered),
         }
     }
 

@@ -11,12 +11,14 @@
 //! An element that is surely stale whenever it is polled has its polls spaced
 //! unevenly, which tells how fast it changes and costs next to nothing.
 //!
-//! Groups keep clocks of their own, and members' times are on them: see [`Clock`].
+//! Groups keep clocks of their own, and members' times are on them: see [`Clock`](clock::Clock).
 
 mod clock;
+mod memory;
+mod nodes;
 mod tree;
 
-use clock::Clock;
+pub(super) use memory::{NodeMemory, price_in};
 use tree::{Node, NodeId, Path, ROOT, Tree};
 
 use std::cmp::Reverse;
@@ -24,7 +26,6 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 use super::due::Key;
 
-use super::memory::{Remembered, numbers_from_bytes, numbers_to_bytes};
 use super::{Terms, phases};
 use crate::estimate::updated;
 use crate::hint::{Hearsay, Hinting};
@@ -488,31 +489,6 @@ impl Learned {
         })
     }
 
-    /// What is remembered of an element that is waiting.
-    pub(super) fn remember(&self, id: ElementId) -> Option<Remembered> {
-        let member = self
-            .members
-            .get(id.index())
-            .filter(|member| member.is_here)?;
-        let (due, wait) = if member.is_watched {
-            (f64::INFINITY, f64::INFINITY)
-        } else {
-            let due = self.due_at(id).unwrap_or(member.polled_at);
-            (due, member.key - member.polled)
-        };
-        Some(Remembered {
-            is_look: member.is_look,
-            is_sample: member.is_sample,
-            is_put: member.is_put,
-            depth: self.tree.nodes[member.leaf as usize].depth,
-            changes: member.changes,
-            days: member.days,
-            ahead: (member.polled - member.polled_at) as f32,
-            wait: wait as f32,
-            due_in: (due - member.polled_at) as f32,
-        })
-    }
-
     /// So many elements will be there before long, as far as is known: the budget has
     /// to do for them all.
     pub(super) fn expect(&mut self, n_elements: f64) {
@@ -526,167 +502,6 @@ impl Learned {
     pub(super) fn polled_at(&self, id: ElementId) -> Option<f64> {
         let member = self.members.get(id.index())?;
         member.is_here.then_some(member.polled_at)
-    }
-
-    /// The length of what is [remembered of all](Self::remember_all).
-    pub(super) const REMEMBERED: usize = 1 + 8 * (NodeMemory::N + 1);
-
-    /// What is remembered of a group, if it has a node.
-    pub(super) fn remember_group(&self, group: GroupId) -> Option<Vec<u8>> {
-        match self.nodes.get(group.number() as usize) {
-            Some(&node) if node != NO_NODE => {
-                let hearsay = self.hearsay.get(node as usize).copied();
-                Some(NodeMemory::of(&self.tree.nodes[node as usize], hearsay).to_bytes())
-            }
-            _ => None,
-        }
-    }
-
-    /// What is remembered of all elements together.
-    pub(super) fn remember_all(&self) -> Vec<u8> {
-        let root = NodeMemory::of(
-            &self.tree.nodes[ROOT as usize],
-            self.hearsay.first().copied(),
-        );
-        let mut numbers = vec![self.price];
-        numbers.extend(root.numbers());
-        numbers_to_bytes(&numbers)
-    }
-
-    /// Takes in what was remembered of all elements together, before any of them.
-    pub(super) fn recall_all(&mut self, bytes: &[u8]) {
-        if let Some([price, root @ ..]) = numbers_from_bytes::<{ NodeMemory::N + 1 }>(bytes) {
-            self.price = price.max(0.0);
-            // It has been set by those who were there before.
-            self.n_priced = u64::from(u32::MAX);
-            NodeMemory::from_numbers(root).set(&mut self.tree.nodes[ROOT as usize]);
-        }
-    }
-
-    /// Takes in what was remembered of a group; groups around it come before.
-    pub(super) fn recall_group(&mut self, groups: &Groups, group: GroupId, bytes: &[u8]) {
-        let Some(memory) = NodeMemory::from_bytes(bytes) else {
-            return;
-        };
-        self.make_room(group);
-        let around = match groups.parent(group) {
-            Some(parent) => self.leaf_of(groups, Some(parent)),
-            None => ROOT,
-        };
-        let node = self.tree.add(around);
-        self.nodes[group.number() as usize] = node;
-        memory.set(&mut self.tree.nodes[node as usize]);
-        if let Some(hearsay) = memory.hearsay() {
-            self.hearsay.resize(self.tree.nodes.len(), Hearsay::NONE);
-            self.hearsay[node as usize] = hearsay;
-        }
-    }
-
-    /// Takes in an element that was polled before, with what is remembered of it.
-    /// Once all are in, [`recalled`](Self::recalled) puts them in order.
-    pub(super) fn recall(
-        &mut self,
-        id: ElementId,
-        element: Element,
-        groups: &Groups,
-        polled_at: Time,
-        remembered: Option<Remembered>,
-    ) {
-        if let Some(group) = element.group {
-            self.count_in(groups, group);
-        }
-        self.total_cost += element.cost.0;
-        let Some(remembered) = remembered else {
-            // Nothing is known but when it was polled: it is looked at at once.
-            let leaf = self.leaf_of(groups, element.group);
-            self.enter(id, leaf, polled_at);
-            let member = &mut self.members[id.index()];
-            (member.key, member.is_look) = (polled_at.0, true);
-            return;
-        };
-        let leaf = self.leaf_at(groups, element.group, remembered.depth);
-        self.enter(id, leaf, polled_at);
-        let member = &mut self.members[id.index()];
-        *member = Member {
-            changes: remembered.changes,
-            days: remembered.days,
-            polled: polled_at.0 + f64::from(remembered.ahead),
-            is_look: remembered.is_look,
-            is_sample: remembered.is_sample,
-            is_put: remembered.is_put,
-            key: polled_at.0 + f64::from(remembered.ahead) + f64::from(remembered.wait),
-            ..*member
-        };
-    }
-
-    /// The same for an element that is only [watched](Self::watch).
-    pub(super) fn recall_watched(
-        &mut self,
-        id: ElementId,
-        element: Element,
-        groups: &Groups,
-        polled_at: Time,
-        remembered: Option<Remembered>,
-    ) {
-        if let Some(group) = element.group {
-            self.count_in(groups, group);
-        }
-        let leaf = match remembered {
-            Some(remembered) => self.leaf_at(groups, element.group, remembered.depth),
-            None => self.leaf_of(groups, element.group),
-        };
-        self.enter_watched(id, leaf, polled_at);
-        if let Some(remembered) = remembered {
-            let member = &mut self.members[id.index()];
-            member.changes = remembered.changes;
-            member.days = remembered.days;
-            member.polled = polled_at.0 + f64::from(remembered.ahead);
-        }
-    }
-
-    /// Makes room for so many elements.
-    pub(super) fn reserve(&mut self, n: usize) {
-        self.members.reserve_exact(n);
-    }
-
-    /// Everyone who was there before is in again.
-    pub(super) fn recalled(&mut self, now: Time) {
-        self.settle_pace();
-        if self.n_members > 0 && self.price == 0.0 {
-            self.price = self.usual_price(1.0);
-        }
-        let mut n_entries = vec![0_usize; self.tree.nodes.len()];
-        let waits = |member: &Member| member.is_here && !member.is_watched;
-        for member in self.members.iter().filter(|member| waits(member)) {
-            n_entries[member.leaf as usize] += 1;
-        }
-        for (node, &n) in (0..).zip(&n_entries) {
-            self.tree.reserve(node, n);
-            let path = self.tree.path(node);
-            self.wind(&path, now.0);
-        }
-        for (index, member) in (0..).zip(&self.members) {
-            if waits(member) {
-                self.tree.put_unordered(member.leaf, index, member.key);
-            }
-        }
-        // Nodes further in come after those around them.
-        for node in (0..n_entries.len()).rev() {
-            if n_entries[node] > 0 {
-                self.tree.put_anew(node as NodeId, |_, _, key| Some(key));
-            }
-        }
-        if let Some(deadlines) = &mut self.deadlines {
-            let longest = deadlines.longest;
-            let members = (0..).zip(&self.members);
-            let mut queue: Vec<_> = members
-                .filter(|(_, member)| waits(member))
-                .map(|(index, member)| (member.polled_at + longest, member.polled_at, index))
-                .collect();
-            queue.sort_by(|a, b| a.0.total_cmp(&b.0));
-            deadlines.queue = queue.into();
-            deadlines.dearest = 1.0;
-        }
     }
 
     /// What is believed of an element's rate, in changes a day.
@@ -950,86 +765,6 @@ impl Learned {
         self.tree = tree;
     }
 
-    /// A node for every group of some size with elements of its own or with more
-    /// than one group inside; one that holds the same elements as the group around
-    /// it would count what they show twice.
-    fn make_nodes(&mut self, groups: &Groups, present: Present<'_>) {
-        self.n_inside = vec![0; groups.len()];
-        self.nodes = vec![NO_NODE; groups.len()];
-        for group in present.iter().filter_map(|(_, element)| element.group) {
-            for around in groups.path(group) {
-                self.n_inside[around.number() as usize] += 1;
-            }
-        }
-        // A group comes after the one that it is in.
-        for number in 0..groups.len() as u32 {
-            let group = GroupId::new(number).expect("a group that there is");
-            self.make_node_if_of_some_size(groups, group);
-        }
-    }
-
-    /// Counts one more element in a group, and makes nodes where there are enough.
-    fn make_node(&mut self, groups: &Groups, group: GroupId) {
-        self.count_in(groups, group);
-        let mut path: Vec<_> = groups.path(group).collect();
-        path.reverse();
-        for group in path {
-            self.make_node_if_of_some_size(groups, group);
-        }
-    }
-
-    fn count_in(&mut self, groups: &Groups, group: GroupId) {
-        self.make_room(group);
-        for around in groups.path(group) {
-            self.n_inside[around.number() as usize] += 1;
-        }
-    }
-
-    fn make_node_if_of_some_size(&mut self, groups: &Groups, group: GroupId) {
-        let number = group.number() as usize;
-        let n = self.n_inside[number];
-        if n == 0 || self.nodes[number] != NO_NODE {
-            return;
-        }
-        match groups.parent(group) {
-            None => self.nodes[number] = self.tree.add(ROOT),
-            Some(parent) => {
-                if n >= FEWEST && self.n_inside[parent.number() as usize] > n {
-                    let around = self.leaf_of(groups, Some(parent));
-                    self.nodes[number] = self.tree.add(around);
-                }
-            }
-        }
-    }
-
-    fn make_room(&mut self, group: GroupId) {
-        let n = group.number() as usize + 1;
-        if n > self.nodes.len() {
-            self.nodes.resize(n, NO_NODE);
-            self.n_inside.resize(n, 0);
-        }
-    }
-
-    /// The innermost node around the elements of a group.
-    fn leaf_of(&self, groups: &Groups, group: Option<GroupId>) -> NodeId {
-        group
-            .into_iter()
-            .flat_map(|group| groups.path(group))
-            .map(|group| self.nodes[group.number() as usize])
-            .find(|&node| node != NO_NODE)
-            .unwrap_or(ROOT)
-    }
-
-    /// The node of this depth around the elements of a group: an element stays where
-    /// it was when nodes further in are made.
-    fn leaf_at(&self, groups: &Groups, group: Option<GroupId>, depth: u8) -> NodeId {
-        let mut node = self.leaf_of(groups, group);
-        while self.tree.nodes[node as usize].depth > depth {
-            node = self.tree.nodes[node as usize].parent;
-        }
-        node
-    }
-
     /// Makes room for an element in a leaf.
     fn enter(&mut self, id: ElementId, leaf: NodeId, now: Time) {
         self.enter_watched(id, leaf, now);
@@ -1198,77 +933,6 @@ impl Learned {
             self.price *= 1.0 + share * 2.0 * (value - self.price) / (value + self.price);
         }
     }
-}
-
-/// What is remembered of a node: its clock, what was seen in it, and what its hints
-/// were worth.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct NodeMemory {
-    clock: [f64; Clock::N],
-    changes: f64,
-    days: f64,
-    pub(super) rate: f64,
-    hearsay: [f64; Hearsay::N],
-}
-
-impl NodeMemory {
-    const N: usize = Clock::N + 3 + Hearsay::N;
-
-    fn of(node: &Node, hearsay: Option<Hearsay>) -> Self {
-        Self {
-            clock: node.clock.numbers(),
-            changes: node.changes,
-            days: node.days,
-            rate: node.rate,
-            hearsay: hearsay.unwrap_or(Hearsay::NONE).numbers(),
-        }
-    }
-
-    fn set(&self, node: &mut Node) {
-        node.clock = Clock::from_numbers(self.clock);
-        (node.changes, node.days, node.rate) = (self.changes, self.days, self.rate);
-    }
-
-    fn hearsay(&self) -> Option<Hearsay> {
-        let hearsay = Hearsay::from_numbers(self.hearsay);
-        (hearsay != Hearsay::NONE).then_some(hearsay)
-    }
-
-    fn numbers(&self) -> [f64; Self::N] {
-        let mut numbers = [0.0; Self::N];
-        numbers[..Clock::N].copy_from_slice(&self.clock);
-        numbers[Clock::N..Clock::N + 3].copy_from_slice(&[self.changes, self.days, self.rate]);
-        numbers[Clock::N + 3..].copy_from_slice(&self.hearsay);
-        numbers
-    }
-
-    fn from_numbers(numbers: [f64; Self::N]) -> Self {
-        let mut memory = Self {
-            clock: [0.0; Clock::N],
-            changes: numbers[Clock::N].max(0.0),
-            days: numbers[Clock::N + 1].max(0.0),
-            rate: numbers[Clock::N + 2].max(f64::MIN_POSITIVE),
-            hearsay: [0.0; Hearsay::N],
-        };
-        memory.clock.copy_from_slice(&numbers[..Clock::N]);
-        memory.hearsay.copy_from_slice(&numbers[Clock::N + 3..]);
-        memory
-    }
-
-    fn to_bytes(self) -> Vec<u8> {
-        numbers_to_bytes(&self.numbers())
-    }
-
-    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        numbers_from_bytes(bytes).map(Self::from_numbers)
-    }
-}
-
-/// The price, in what is remembered of all elements together.
-pub(super) fn price_in(all: &[u8]) -> Option<f64> {
-    let all = all.get(..Learned::REMEMBERED)?;
-    let [price, ..] = numbers_from_bytes::<{ NodeMemory::N + 1 }>(all)?;
-    Some(price)
 }
 
 /// Whether a leaf is inside a node that is closed.

@@ -1,0 +1,247 @@
+//! What is remembered of elements and groups, and how it is taken in again.
+
+use super::super::memory::{Recalled, Remembered, numbers_from_bytes, numbers_to_bytes};
+use super::clock::Clock;
+use super::tree::{Node, NodeId, ROOT};
+use super::{Learned, Member, NO_NODE};
+use crate::hint::Hearsay;
+use crate::{ElementId, GroupId, Groups, Time};
+
+impl Learned {
+    /// What is remembered of an element that is waiting.
+    pub(in super::super) fn remember(&self, id: ElementId) -> Option<Remembered> {
+        let member = self
+            .members
+            .get(id.index())
+            .filter(|member| member.is_here)?;
+        let (due, wait) = if member.is_watched {
+            (f64::INFINITY, f64::INFINITY)
+        } else {
+            let due = self.due_at(id).unwrap_or(member.polled_at);
+            (due, member.key - member.polled)
+        };
+        Some(Remembered {
+            is_look: member.is_look,
+            is_sample: member.is_sample,
+            is_put: member.is_put,
+            depth: self.tree.nodes[member.leaf as usize].depth,
+            changes: member.changes,
+            days: member.days,
+            ahead: (member.polled - member.polled_at) as f32,
+            wait: wait as f32,
+            due_in: (due - member.polled_at) as f32,
+        })
+    }
+
+    /// The length of what is [remembered of all](Self::remember_all).
+    pub(in super::super) const REMEMBERED: usize = 1 + 8 * (NodeMemory::N + 1);
+
+    /// What is remembered of a group, if it has a node.
+    pub(in super::super) fn remember_group(&self, group: GroupId) -> Option<Vec<u8>> {
+        match self.nodes.get(group.number() as usize) {
+            Some(&node) if node != NO_NODE => {
+                let hearsay = self.hearsay.get(node as usize).copied();
+                Some(NodeMemory::of(&self.tree.nodes[node as usize], hearsay).to_bytes())
+            }
+            _ => None,
+        }
+    }
+
+    /// What is remembered of all elements together.
+    pub(in super::super) fn remember_all(&self) -> Vec<u8> {
+        let root = NodeMemory::of(
+            &self.tree.nodes[ROOT as usize],
+            self.hearsay.first().copied(),
+        );
+        let mut numbers = vec![self.price];
+        numbers.extend(root.numbers());
+        numbers_to_bytes(&numbers)
+    }
+
+    /// Takes in what was remembered of all elements together, before any of them.
+    pub(in super::super) fn recall_all(&mut self, bytes: &[u8]) {
+        if let Some([price, root @ ..]) = numbers_from_bytes::<{ NodeMemory::N + 1 }>(bytes) {
+            self.price = price.max(0.0);
+            // It has been set by those who were there before.
+            self.n_priced = u64::from(u32::MAX);
+            NodeMemory::from_numbers(root).set(&mut self.tree.nodes[ROOT as usize]);
+        }
+    }
+
+    /// Takes in what was remembered of a group; groups around it come before.
+    pub(in super::super) fn recall_group(&mut self, groups: &Groups, group: GroupId, bytes: &[u8]) {
+        let Some(memory) = NodeMemory::from_bytes(bytes) else {
+            return;
+        };
+        self.make_room(group);
+        let around = match groups.parent(group) {
+            Some(parent) => self.leaf_of(groups, Some(parent)),
+            None => ROOT,
+        };
+        let node = self.tree.add(around);
+        self.nodes[group.number() as usize] = node;
+        memory.set(&mut self.tree.nodes[node as usize]);
+        if let Some(hearsay) = memory.hearsay() {
+            self.hearsay.resize(self.tree.nodes.len(), Hearsay::NONE);
+            self.hearsay[node as usize] = hearsay;
+        }
+    }
+
+    /// Takes in an element that was polled before, with what is remembered of it.
+    /// Once all are in, [`recalled`](Self::recalled) puts them in order.
+    pub(in super::super) fn recall(&mut self, groups: &Groups, recalled: Recalled) {
+        let Recalled {
+            id,
+            element,
+            polled_at,
+            remembered,
+            is_watched,
+        } = recalled;
+        if let Some(group) = element.group {
+            self.count_in(groups, group);
+        }
+        let leaf = match remembered {
+            Some(remembered) => self.leaf_at(groups, element.group, remembered.depth),
+            None => self.leaf_of(groups, element.group),
+        };
+        if is_watched {
+            self.enter_watched(id, leaf, polled_at);
+        } else {
+            self.total_cost += element.cost.0;
+            self.enter(id, leaf, polled_at);
+        }
+        let member = &mut self.members[id.index()];
+        match remembered {
+            Some(remembered) => {
+                member.changes = remembered.changes;
+                member.days = remembered.days;
+                member.polled = polled_at.0 + f64::from(remembered.ahead);
+            }
+            // Nothing is known but when it was polled: it is looked at at once.
+            None if !is_watched => (member.key, member.is_look) = (polled_at.0, true),
+            None => {}
+        }
+        if let Some(remembered) = remembered.filter(|_| !is_watched) {
+            member.is_look = remembered.is_look;
+            member.is_sample = remembered.is_sample;
+            member.is_put = remembered.is_put;
+            member.key = member.polled + f64::from(remembered.wait);
+        }
+    }
+
+    /// Makes room for so many elements.
+    pub(in super::super) fn reserve(&mut self, n: usize) {
+        self.members.reserve_exact(n);
+    }
+
+    /// Everyone who was there before is in again.
+    pub(in super::super) fn recalled(&mut self, now: Time) {
+        self.settle_pace();
+        if self.n_members > 0 && self.price == 0.0 {
+            self.price = self.usual_price(1.0);
+        }
+        let mut n_entries = vec![0_usize; self.tree.nodes.len()];
+        let waits = |member: &Member| member.is_here && !member.is_watched;
+        for member in self.members.iter().filter(|member| waits(member)) {
+            n_entries[member.leaf as usize] += 1;
+        }
+        for (node, &n) in (0..).zip(&n_entries) {
+            self.tree.reserve(node, n);
+            let path = self.tree.path(node);
+            self.wind(&path, now.0);
+        }
+        for (index, member) in (0..).zip(&self.members) {
+            if waits(member) {
+                self.tree.put_unordered(member.leaf, index, member.key);
+            }
+        }
+        // Nodes further in come after those around them.
+        for node in (0..n_entries.len()).rev() {
+            if n_entries[node] > 0 {
+                self.tree.put_anew(node as NodeId, |_, _, key| Some(key));
+            }
+        }
+        if let Some(deadlines) = &mut self.deadlines {
+            let longest = deadlines.longest;
+            let members = (0..).zip(&self.members);
+            let mut queue: Vec<_> = members
+                .filter(|(_, member)| waits(member))
+                .map(|(index, member)| (member.polled_at + longest, member.polled_at, index))
+                .collect();
+            queue.sort_by(|a, b| a.0.total_cmp(&b.0));
+            deadlines.queue = queue.into();
+            deadlines.dearest = 1.0;
+        }
+    }
+}
+
+/// What is remembered of a node: its clock, what was seen in it, and what its hints
+/// were worth.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(in super::super) struct NodeMemory {
+    clock: [f64; Clock::N],
+    changes: f64,
+    days: f64,
+    pub(in super::super) rate: f64,
+    hearsay: [f64; Hearsay::N],
+}
+
+impl NodeMemory {
+    const N: usize = Clock::N + 3 + Hearsay::N;
+
+    fn of(node: &Node, hearsay: Option<Hearsay>) -> Self {
+        Self {
+            clock: node.clock.numbers(),
+            changes: node.changes,
+            days: node.days,
+            rate: node.rate,
+            hearsay: hearsay.unwrap_or(Hearsay::NONE).numbers(),
+        }
+    }
+
+    fn set(&self, node: &mut Node) {
+        node.clock = Clock::from_numbers(self.clock);
+        (node.changes, node.days, node.rate) = (self.changes, self.days, self.rate);
+    }
+
+    fn hearsay(&self) -> Option<Hearsay> {
+        let hearsay = Hearsay::from_numbers(self.hearsay);
+        (hearsay != Hearsay::NONE).then_some(hearsay)
+    }
+
+    fn numbers(&self) -> [f64; Self::N] {
+        let mut numbers = [0.0; Self::N];
+        numbers[..Clock::N].copy_from_slice(&self.clock);
+        numbers[Clock::N..Clock::N + 3].copy_from_slice(&[self.changes, self.days, self.rate]);
+        numbers[Clock::N + 3..].copy_from_slice(&self.hearsay);
+        numbers
+    }
+
+    fn from_numbers(numbers: [f64; Self::N]) -> Self {
+        let mut memory = Self {
+            clock: [0.0; Clock::N],
+            changes: numbers[Clock::N].max(0.0),
+            days: numbers[Clock::N + 1].max(0.0),
+            rate: numbers[Clock::N + 2].max(f64::MIN_POSITIVE),
+            hearsay: [0.0; Hearsay::N],
+        };
+        memory.clock.copy_from_slice(&numbers[..Clock::N]);
+        memory.hearsay.copy_from_slice(&numbers[Clock::N + 3..]);
+        memory
+    }
+
+    fn to_bytes(self) -> Vec<u8> {
+        numbers_to_bytes(&self.numbers())
+    }
+
+    pub(in super::super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        numbers_from_bytes(bytes).map(Self::from_numbers)
+    }
+}
+
+/// The price, in what is remembered of all elements together.
+pub(in super::super) fn price_in(all: &[u8]) -> Option<f64> {
+    let all = all.get(..Learned::REMEMBERED)?;
+    let [price, ..] = numbers_from_bytes::<{ NodeMemory::N + 1 }>(all)?;
+    Some(price)
+}
