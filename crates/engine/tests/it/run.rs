@@ -1,6 +1,7 @@
 //! The engine as a whole, against origins of our own.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use springtide_engine::origin::{Behaviour, Origin, SiteSettings, Validators, version_in};
@@ -63,23 +64,38 @@ pub(crate) fn settings(sources: &[(&str, SourceKind, String)]) -> Settings {
 }
 
 pub(crate) fn run(folder: &Path, settings: Settings, until: Until) -> (Ended, Vec<Event>) {
+    run_till(folder, settings, until, || false)
+}
+
+/// Runs until something is so, or no longer than that.
+pub(crate) fn run_till(
+    folder: &Path,
+    settings: Settings,
+    until: Until,
+    mut is_done: impl FnMut() -> bool + Send,
+) -> (Ended, Vec<Event>) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .unwrap();
-    runtime.block_on(async {
-        let (_stop, stopped) = watch::channel(false);
-        let (sender, mut events) = mpsc::unbounded_channel();
-        let ended = springtide_engine::run(folder, settings, until, stopped, sender)
-            .await
-            .unwrap();
-        let mut told = Vec::new();
-        while let Ok(event) = events.try_recv() {
-            told.push(event);
-        }
-        (ended, told)
-    })
+    let (stop, stopped) = watch::channel(false);
+    let (sender, mut events) = mpsc::unbounded_channel();
+    let has_ended = AtomicBool::new(false);
+    let ended = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !has_ended.load(Ordering::Relaxed) && !is_done() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            stop.send_replace(true);
+        });
+        let run = springtide_engine::run(folder, settings, until, stopped, sender);
+        let ended = runtime.block_on(run);
+        has_ended.store(true, Ordering::Relaxed);
+        ended.unwrap()
+    });
+    let told = std::iter::from_fn(|| events.try_recv().ok()).collect();
+    (ended, told)
 }
 
 pub(crate) fn elements(folder: &Path) -> Vec<Kept> {
@@ -132,9 +148,12 @@ fn a_sitemap_is_followed_and_every_copy_is_what_was_served() {
         let path = kept.element.locator.replace(&origin.url(""), "");
         let page = origin.site().page(&path).unwrap();
         let held = version_in(&body).unwrap();
-        let served = origin
-            .site()
-            .version_at(page, moment(kept.history.synced_at.unwrap()));
+        let synced_at = moment(kept.history.synced_at.unwrap()) + Duration::from_millis(1);
+        let requests = origin.requests().into_iter();
+        let answered = requests
+            .filter(|request| request.path == path && request.received_at <= synced_at)
+            .map(|request| request.received_at);
+        let served = origin.site().version_at(page, answered.max().unwrap());
         assert_eq!(held, served, "{path}");
     }
 }
