@@ -175,7 +175,9 @@ impl Engine {
                 };
                 let has_begun = match choice {
                     Choice::Query(ask) => self.ask(id, ask, None, false, now)?,
-                    Choice::Row(row) => self.begin(row, Purpose::First, false, now)?,
+                    Choice::Row(row) | Choice::Overdue(row) => {
+                        self.begin(row, Purpose::First, false, now)?
+                    }
                 };
                 if !has_begun {
                     break;
@@ -213,20 +215,20 @@ impl Engine {
             };
             let choice = new.or_else(|| match is_once {
                 // What is due: rows that have waited as long as they may.
-                true => search.overdue(now).map(Choice::Row),
+                true => search.overdue(now),
                 false => search.choose(&self.scheduler, usual, now),
             });
-            let (next, worth) = match choice {
-                Some(Choice::Query(ask)) if new.is_some() => (Next::Page(id, ask), f64::INFINITY),
-                Some(Choice::Query(ask)) => {
-                    let worth = search.value(&ask, &self.scheduler, usual, now);
-                    (Next::Page(id, ask), worth)
-                }
-                Some(Choice::Row(row)) => (Next::Element(row, Purpose::Due), f64::INFINITY),
-                None => {
-                    search.rest(now);
-                    continue;
-                }
+            let Some(choice) = choice else {
+                search.rest(now);
+                continue;
+            };
+            let worth = match new {
+                Some(_) => f64::INFINITY,
+                None => search.value(&choice, &self.scheduler, usual, now),
+            };
+            let next = match choice {
+                Choice::Query(ask) => Next::Page(id, ask),
+                Choice::Row(row) | Choice::Overdue(row) => Next::Element(row, Purpose::Due),
             };
             if best.is_none_or(|(_, most)| worth > most) {
                 best = Some((next, worth));

@@ -270,7 +270,10 @@ pub(crate) struct Search {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Choice {
     Query(Ask),
+    /// A row, by its id.
     Row(ElementId),
+    /// The same for one that has waited as long as it may.
+    Overdue(ElementId),
 }
 
 /// All that is prepared away from the loop.
@@ -681,21 +684,34 @@ impl Search {
         self.rows.iter().any(is_due)
     }
 
-    /// What to ask now: what is worth most a request, or a row that no query has
-    /// returned for too long.
+    /// What to ask now: what is worth most a request, or a row that nothing has returned
+    /// for too long.
     pub(crate) fn choose(
         &mut self,
         scheduler: &Scheduler,
         usual: Objective,
         now: Moment,
     ) -> Option<Choice> {
-        let overdue = self.overdue(now).map(Choice::Row);
+        let overdue = self.overdue(now);
         if overdue.is_some() && !self.was_by_id {
             return overdue;
         }
-        let worth = self.worth(scheduler, self.form.objective(usual), now);
-        let best = self.live.as_ref()?.best(&worth);
-        best.map(Choice::Query).or(overdue)
+        let live = self.live.as_ref()?;
+        let mut worth = self.worth(scheduler, self.form.objective(usual), now);
+        let query = live.best(&worth);
+        if self.form.search.by_id.is_some() {
+            for (worth, row) in worth.iter_mut().zip(&self.rows) {
+                if row.standing != Standing::In || row.held_until > now {
+                    *worth = 0.0;
+                }
+            }
+            let least = query.map_or(0.0, |ask| ask.value);
+            let row = live.best_row(&worth).filter(|(_, worth)| *worth > least);
+            if let Some((row, _)) = row {
+                return Some(Choice::Row(self.rows[row as usize].element));
+            }
+        }
+        query.map(Choice::Query).or(overdue)
     }
 
     /// There is nothing to ask: it is thought over again in a while, or after an answer.
@@ -705,7 +721,7 @@ impl Search {
     }
 
     /// The row that has waited longest, if it has to be asked for by its id.
-    pub(crate) fn overdue(&self, now: Moment) -> Option<ElementId> {
+    pub(crate) fn overdue(&self, now: Moment) -> Option<Choice> {
         let longest = self.form.search.max_interval?.as_days() * 86_400_000.0;
         self.form.search.by_id.as_ref()?;
         let is_overdue = |row: &&Row| {
@@ -714,7 +730,8 @@ impl Search {
                 && clock::millis_between(row.since, now) as f64 >= longest
         };
         let rows = self.rows.iter().filter(is_overdue);
-        rows.min_by_key(|row| row.since).map(|row| row.element)
+        let first = rows.min_by_key(|row| row.since);
+        first.map(|row| Choice::Overdue(row.element))
     }
 
     /// A row is about to be asked for by its id: not again before that has come to
@@ -734,10 +751,11 @@ impl Search {
     }
 
     /// What a request is worth for another objective, each, beside elements of other
-    /// sources: what rows count among themselves is a matter of their own.
+    /// sources: what rows count among themselves is a matter of their own. What has
+    /// waited as long as it may is worth any price.
     pub(crate) fn value(
         &self,
-        ask: &Ask,
+        choice: &Choice,
         scheduler: &Scheduler,
         objective: Objective,
         now: Moment,
@@ -749,8 +767,12 @@ impl Search {
             weights += row.weight;
         }
         let scale = if counts > 0.0 { weights / counts } else { 1.0 };
-        let live = self.live.as_ref();
-        live.map_or(0.0, |live| scale * live.value(ask.query, &worth))
+        let value = match choice {
+            Choice::Query(ask) => self.live.as_ref().map(|live| live.value(ask.query, &worth)),
+            Choice::Row(element) => self.numbers.get(element).map(|&row| worth[row as usize]),
+            Choice::Overdue(_) => Some(f64::INFINITY),
+        };
+        scale * value.unwrap_or(0.0)
     }
 
     /// How far a change of a row is from what was there, on average.

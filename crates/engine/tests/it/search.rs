@@ -391,6 +391,34 @@ fn a_row_that_no_query_finds_is_asked_for_by_its_id() {
 }
 
 #[test]
+fn rows_that_queries_hide_are_asked_for_by_their_ids_when_they_are_worth_it() {
+    // Ten of the hundred rows of a brand are shown, and titles say nothing.
+    let mut shop = shop(2, 100, vec![rate(0.2); 200]);
+    shop.top = 10;
+    for (n, row) in shop.rows.iter_mut().enumerate() {
+        *row = Row::new(
+            &format!("r{n:04}"),
+            &format!("brand{}", n % 2),
+            "thing",
+            &[],
+        );
+    }
+    let server = SearchServer::start(shop).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let local: Vec<usize> = (0..60).collect();
+    let mut settings = source(&server, folder.path(), &local);
+    search(&mut settings).top = 10;
+    settings.budget.audit = 0.0;
+    let fewest = || {
+        let all = rows(folder.path());
+        all.values().map(|kept| kept.history.n_polls).min()
+    };
+    run_until(folder.path(), &settings, || fewest() >= Some(4));
+    assert!(fewest() >= Some(4), "{:?}", fewest());
+    assert_true_copies(folder.path(), &server);
+}
+
+#[test]
 fn rows_that_are_not_ours_are_ignored_or_added() {
     for adds_unknown in [false, true] {
         let server = SearchServer::start(shop(4, 10, vec![rate(0.0); 40])).unwrap();

@@ -196,6 +196,21 @@ impl Live {
         best
     }
 
+    /// The row that is worth most by itself, beside those that are about to come, and
+    /// what it is worth: where rows can be asked for one by one, a request that returns
+    /// it and nothing else.
+    pub fn best_row(&self, worth: &[f64]) -> Option<(u32, f64)> {
+        let mut worth = worth.to_vec();
+        self.discount_under_way(&mut worth);
+        let mut best = None;
+        for (row, worth) in (0..).zip(worth) {
+            if worth > best.map_or(0.0, |(_, most)| most) {
+                best = Some((row, worth));
+            }
+        }
+        best
+    }
+
     /// The best request for one row: that of its queries which has it for the fewest
     /// requests.
     pub fn best_for(&self, row: u32) -> Option<Ask> {
@@ -497,6 +512,8 @@ mod tests {
         assert_eq!(live.best(&[9.0, 9.0, 0.0]).unwrap().query, 0);
         assert_eq!(live.best(&[0.0, 9.0, 0.0]).unwrap().query, 0);
         assert_eq!(live.best_for(2).unwrap().query, 4);
+        assert_eq!(live.best_row(&[9.0, 9.5, 0.0]), Some((1, 9.5)));
+        assert_eq!(live.best_row(&[0.0; 3]), None);
     }
 
     #[test]
@@ -505,6 +522,7 @@ mod tests {
         live.begin(0, 1);
         let best = live.best(&[9.0, 9.0, 1.0]).unwrap();
         assert_eq!((best.query, best.value), (4, 1.0));
+        assert_eq!(live.best_row(&[9.0, 9.0, 1.0]), Some((2, 1.0)));
         live.give_up(0, 1);
         assert_eq!(live.best(&[9.0, 9.0, 1.0]).unwrap().query, 0);
         // What the server does not like is not asked again and again.
