@@ -249,6 +249,7 @@ impl Engine {
             }
             let purpose = match asked.wanted {
                 Some((wanted, purpose)) if wanted == id => purpose,
+                _ if self.asked.contains(&id) => Purpose::Asked,
                 _ => Purpose::Due,
             };
             let purpose = purpose_of(purpose, &kept);
@@ -266,6 +267,7 @@ impl Engine {
                 search.polled(id, &row.id, row.news.as_ref(), at);
             }
         }
+        self.asked.retain(|wanted| !returned.contains(wanted));
         if n_added > 0 {
             self.told.push(Event::Found {
                 source: self.sources[&source].source.name.clone(),

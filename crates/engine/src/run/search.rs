@@ -397,7 +397,7 @@ impl Engine {
         search.is_ours(id)
     }
 
-    /// Begins a poll of one row: by its id, or else by the best query that finds it.
+    /// Begins a poll of one row, or, if more were asked for, of as many as a query brings.
     pub(super) fn begin_row(
         &mut self,
         kept: Kept,
@@ -421,6 +421,39 @@ impl Engine {
             }
             return Ok(false);
         }
+        if purpose != Purpose::Asked {
+            return self.begin_by_id(kept, purpose, is_counted, now);
+        }
+        self.asked.push_front(id);
+        let wanted = self.asked.iter().copied();
+        match self.searches[&source].choose_among(wanted) {
+            Some(Choice::Query(ask)) => self.ask(source, ask, None, is_counted, now),
+            Some(Choice::Row(row) | Choice::Overdue(row)) => {
+                self.asked.retain(|wanted| *wanted != row);
+                match self.kept(row)? {
+                    Some(kept) => self.begin_by_id(kept, purpose, is_counted, now),
+                    None => Ok(false),
+                }
+            }
+            None => {
+                if let Some(search) = self.search_of(source) {
+                    search.rest(now);
+                }
+                self.asked.rotate_left(1);
+                Ok(false)
+            }
+        }
+    }
+
+    /// Begins a poll of one row: by its id, or else by the best query that finds it.
+    fn begin_by_id(
+        &mut self,
+        kept: Kept,
+        purpose: Purpose,
+        is_counted: bool,
+        now: Moment,
+    ) -> Result<bool, Error> {
+        let (id, source) = (kept.element.id, kept.element.source);
         let form = self.searches[&source].form.clone();
         let Some(template) = &form.search.by_id else {
             let ask = self.searches[&source].choose_for(id);

@@ -744,6 +744,22 @@ impl Search {
         }
     }
 
+    /// What to ask for some rows that are wanted: the query that is expected to bring most
+    /// of them, if those are more than one, else one of them; nothing, as long as all are
+    /// about to come.
+    pub(crate) fn choose_among(&self, wanted: impl Iterator<Item = ElementId>) -> Option<Choice> {
+        let live = self.live.as_ref()?;
+        let mut worth = vec![0.0; self.rows.len()];
+        for row in wanted.filter_map(|element| self.numbers.get(&element)) {
+            worth[*row as usize] = 1.0;
+        }
+        if let Some(ask) = live.best(&worth).filter(|ask| ask.value > 1.0) {
+            return Some(Choice::Query(ask));
+        }
+        let (row, _) = live.best_row(&worth).filter(|(_, left)| *left > 0.5)?;
+        Some(Choice::Row(self.rows[row as usize].element))
+    }
+
     /// The best request for one row, if any query finds it.
     pub(crate) fn choose_for(&self, element: ElementId) -> Option<Ask> {
         let row = *self.numbers.get(&element)?;

@@ -643,6 +643,40 @@ fn what_is_asked_for_by_the_user_is_polled_by_its_id_or_by_a_query() {
 }
 
 #[test]
+fn what_is_asked_for_by_the_user_comes_with_few_queries() {
+    for has_id in [true, false] {
+        let server = SearchServer::start(shop(10, 12, vec![rate(0.0); 120])).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let local: Vec<usize> = (0..50).collect();
+        let mut settings = source(&server, folder.path(), &local);
+        if !has_id {
+            search(&mut settings).by_id = None;
+        }
+        run_until(folder.path(), &settings, || n_ok(folder.path()) == 50);
+        let ids: Vec<ElementId> = rows(folder.path())
+            .values()
+            .map(|kept| kept.element.id)
+            .collect();
+        let (before, began) = (server.n_requests(), SystemTime::now());
+        let asked = Until {
+            what: What::These(ids),
+            ..Until::default()
+        };
+        let (ended, _) = run(folder.path(), settings, asked);
+        assert_eq!(ended.n_polls, server.n_requests() - before);
+        assert!(ended.n_polls <= 25, "{ended:?}");
+        for (id, kept) in rows(folder.path()) {
+            assert!(moment(kept.history.synced_at.unwrap()) >= began, "{id}");
+            let polls = store(folder.path()).polls(kept.element.id, 100).unwrap();
+            assert!(
+                polls.iter().any(|poll| poll.purpose == Purpose::Asked),
+                "{id}"
+            );
+        }
+    }
+}
+
+#[test]
 fn queries_are_made_up_anew_while_others_are_under_way() {
     // Every row that is not ours becomes ours, so that queries change all the time.
     let server = SearchServer::start(Shop {
