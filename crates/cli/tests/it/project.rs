@@ -345,7 +345,9 @@ fn doctor_finds_the_project_sound_or_says_why_not() {
             .unwrap()
             .contains("gone.txt")
     );
-    place.run("doctor").failed(1, &["problem: ", "not sound", "left to you"]);
+    place
+        .run("doctor")
+        .failed(1, &["problem: ", "not sound", "left to you"]);
 }
 
 #[test]

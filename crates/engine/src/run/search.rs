@@ -1,10 +1,13 @@
 //! Search sources in the loop: which request is next.
 
+use std::collections::HashMap;
+
 use springtide_policy::query::Ask;
 use springtide_policy::schedule::{Quota, retry_in};
 use springtide_policy::{GroupId, Span, Time};
 use springtide_store::{
-    ElementId, Fact, Failure, Kept, Moment, Purpose, Role, SourceId, State, Store,
+    BodyId, ChangeFilter, ElementId, Fact, Failure, Kept, Moment, Purpose, Role, SourceId, State,
+    Store,
 };
 use url::Url;
 
@@ -14,11 +17,15 @@ use crate::hosts::Permit;
 use crate::keep::describe;
 use crate::poll::{self, Asked, AskedPage, Done, Job, Message, Question};
 use crate::search::rows::FileRows;
-use crate::search::{self, Choice, Known, Preparation, Search, form};
+use crate::search::{self, Choice, Form, Known, Preparation, Search, form};
 use crate::{Error, Why, clock, fetch};
 
 /// Rows that are read from the store at a time.
 const BATCH: usize = 4096;
+
+/// Versions of rows that are read again after a restart, in all and of one row.
+const MOST_VERSIONS: usize = 20_000;
+const MOST_OF_A_ROW: usize = 20;
 
 /// A row that is out, and whose turn it was while its source could not be asked, is
 /// looked at again after so long, in milliseconds.
@@ -61,6 +68,9 @@ impl Engine {
             let Some(search_box) = search_box else {
                 continue;
             };
+            if Form::has_sizes(&settings) {
+                self.add_versions(id, &mut known)?;
+            }
             let source = state.settings.clone();
             let (mut search, preparation) = Search::new(source, settings, search_box, known, &file);
             if let Some(bytes) = remembered(&note, id) {
@@ -73,6 +83,27 @@ impl Engine {
             self.search_hosts.insert(id, host);
             self.searches.insert(id, search);
             self.prepare(id, preparation);
+        }
+        Ok(())
+    }
+
+    /// Adds the latest versions of rows, from whose differences is learned how far they
+    /// move.
+    fn add_versions(&self, source: SourceId, known: &mut [Known]) -> Result<(), Error> {
+        let of_source = ChangeFilter {
+            source: Some(source),
+            ..ChangeFilter::default()
+        };
+        let mut versions: HashMap<ElementId, Vec<BodyId>> = HashMap::new();
+        for change in self.store.changes(&of_source, None, MOST_VERSIONS)? {
+            let of_row = versions.entry(change.element).or_default();
+            if let Some(body) = change.body.filter(|_| of_row.len() < MOST_OF_A_ROW) {
+                of_row.push(body);
+            }
+        }
+        for row in known {
+            row.versions = versions.remove(&row.element).unwrap_or_default();
+            row.versions.reverse();
         }
         Ok(())
     }
@@ -561,6 +592,7 @@ fn row_of(kept: Kept, added_at: Moment) -> Known {
         added_at: history.polled_at.unwrap_or(added_at),
         is_out: matches!(kept.state, State::Gone | State::Blocked),
         copy: kept.copy.map(|copy| (copy.digest, copy.body)),
+        versions: Vec::new(),
         id: kept.element.locator,
     }
 }

@@ -6,34 +6,30 @@
 
 pub(crate) mod answer;
 pub(crate) mod form;
+mod prepare;
 pub mod rows;
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use springtide_policy::query::{
-    Ask, Live, Page, Retrieval, RowsBuilder, StopWords, TermId, terms_in,
-};
+use springtide_policy::query::{Ask, Live, Page, Retrieval};
 use springtide_policy::schedule::{Quota, Scheduler};
 use springtide_policy::{Objective, Span, Time};
 use springtide_store::{Bodies, BodyId, ElementId, Moment};
 
 use crate::clock;
 use crate::poll::Here;
-use crate::settings::{RowWeight, SearchSettings, SourceSettings};
+use crate::settings::{Difference, RowWeight, SearchSettings, SourceSettings};
 use answer::{Row as Answered, cell};
+use prepare::KeptOf;
+pub(crate) use prepare::{Preparation, Prepared};
 use rows::FileRows;
 
 /// No number of an answer counts more than this.
 const MOST: f64 = 1e12;
-/// Bytes of a cell that terms are taken from, and terms of a row.
+/// Bytes of a cell that terms are taken from.
 const LONGEST_CELL: usize = 1024;
-const MOST_TERMS_OF_A_ROW: usize = 64;
-/// Terms in a query.
-const MOST_TERMS: usize = 2;
-/// A term that is longer, in bytes, is none.
-const LONGEST_TERM: usize = 200;
 /// A source is left alone no longer than this, in milliseconds.
 const LONGEST_PAUSE: f64 = 86_400_000.0;
 /// A new row that was hoped for in so many answers is not to be had by queries.
@@ -74,6 +70,37 @@ pub(crate) struct Found {
     pub(crate) here: Here,
     /// What its fields say, if that is not what we hold.
     pub(crate) news: Option<News>,
+}
+
+/// Differences between versions: their sum, and how many there were.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sizes {
+    sum: f64,
+    n: f64,
+}
+
+impl Sizes {
+    /// Takes in a difference, if it is one.
+    fn add(&mut self, difference: Option<f64>) {
+        if let Some(difference) = difference.filter(|d| d.is_finite() && *d > 0.0) {
+            self.sum += difference;
+            self.n += 1.0;
+        }
+    }
+
+    /// Takes in those of others.
+    fn add_all(&mut self, other: Self) {
+        self.sum += other.sum;
+        self.n += other.n;
+    }
+
+    /// Their mean, with so many more that are as usual.
+    fn mean_with(self, n: f64, usual: f64) -> f64 {
+        match self.n + n {
+            0.0 => usual,
+            all => (self.sum + n * usual) / all,
+        }
+    }
 }
 
 /// What a row says that we did not know.
@@ -132,10 +159,7 @@ impl Form {
         let cell_of = |name: &str| row.fields.get(name).map(cell);
         let staleness = self.search.staleness.as_ref();
         let value = staleness.and_then(|staleness| cell_of(&staleness.field));
-        let difference = staleness
-            .zip(held.value.as_ref().zip(value.as_ref()))
-            .map(|(staleness, (ours, theirs))| staleness.difference.between(ours, theirs))
-            .map(|difference| difference.min(MOST));
+        let difference = self.difference(held.value.as_deref(), value.as_deref());
         News {
             digest,
             value,
@@ -148,6 +172,18 @@ impl Form {
                 .map(|(name, _)| Some(cut(&cell_of(name)?, LONGEST_CELL).to_owned()))
                 .collect(),
         }
+    }
+
+    /// How far two versions are apart, if that counts.
+    fn difference(&self, before: Option<&str>, after: Option<&str>) -> Option<f64> {
+        let staleness = self.search.staleness.as_ref()?;
+        Some(staleness.difference.between(before?, after?).min(MOST))
+    }
+
+    /// Whether versions may be further apart, or nearer: what is worth learning of them.
+    pub(crate) fn has_sizes(search: &SearchSettings) -> bool {
+        let staleness = search.staleness.as_ref();
+        staleness.is_some_and(|staleness| staleness.difference != Difference::Any)
     }
 
     /// What a row counts, if a column says so.
@@ -198,9 +234,8 @@ struct Row {
     /// What its source and its file give it, and what its fields say.
     weight: f64,
     counts: f64,
-    /// Differences seen, and how many.
-    sizes: f64,
-    n_sizes: f64,
+    /// How far its versions were apart.
+    sizes: Sizes,
     /// It is not asked for by its id before then.
     held_until: Moment,
     /// In how many answers it was hoped for, as long as it is new.
@@ -233,6 +268,8 @@ pub(crate) struct Known {
     pub(crate) added_at: Moment,
     pub(crate) is_out: bool,
     pub(crate) copy: Option<([u8; 32], BodyId)>,
+    /// Its versions, oldest first, as far as their differences are to be learned from.
+    pub(crate) versions: Vec<BodyId>,
 }
 
 /// A search source at work.
@@ -259,9 +296,8 @@ pub(crate) struct Search {
     n_new: usize,
     /// New rows that nothing returns.
     given_up: Vec<ElementId>,
-    /// Differences seen of all rows, and how many.
-    sizes: f64,
-    n_sizes: f64,
+    /// How far versions of all rows were apart.
+    sizes: Sizes,
     /// When it last refused.
     refused_at: Moment,
 }
@@ -274,81 +310,6 @@ pub(crate) enum Choice {
     Row(ElementId),
     /// The same for one that has waited as long as it may.
     Overdue(ElementId),
-}
-
-/// All that is prepared away from the loop.
-#[derive(Debug)]
-pub(crate) struct Prepared {
-    generation: u32,
-    live: Live,
-    /// What copies say, by row, the first time.
-    told: Vec<Option<News>>,
-}
-
-/// What there is to prepare.
-#[derive(Debug)]
-pub(crate) struct Preparation {
-    form: Arc<Form>,
-    generation: u32,
-    cells: Vec<Vec<String>>,
-    copies: Vec<Option<([u8; 32], BodyId)>>,
-}
-
-impl Preparation {
-    /// Reads copies, as far as they have to be read, and makes up queries.
-    pub(crate) fn prepare(mut self, bodies: &Bodies) -> Result<Prepared, springtide_policy::Error> {
-        let mut told: Vec<Option<News>> = Vec::with_capacity(self.copies.len());
-        for (copy, cells) in self.copies.iter().zip(&mut self.cells) {
-            let news = copy.and_then(|(digest, body)| {
-                let body = bodies.get(body).ok()?;
-                let fields = serde_json::from_slice::<serde_json::Value>(&body).ok()?;
-                let serde_json::Value::Object(fields) = fields else {
-                    return None;
-                };
-                let row = Answered {
-                    id: String::new(),
-                    fields,
-                    body,
-                };
-                Some(self.form.news(&row, digest, &Held::default()))
-            });
-            if let Some(news) = &news {
-                set_cells(cells, &news.cells);
-            }
-            told.push(news);
-        }
-        let stop_words = StopWords::english();
-        let mut rows = RowsBuilder::new();
-        let mut columns: HashMap<String, u8> = HashMap::new();
-        for cells in &self.cells {
-            let mut terms = Vec::new();
-            for (column, (cell, (_, split))) in
-                (0..).zip(cells.iter().zip(&self.form.search.attributes))
-            {
-                let terms_of = terms_in(cell, *split, &stop_words).into_iter();
-                // What is longer makes no query, nor an address.
-                for term in terms_of.filter(|term| term.written.len() <= LONGEST_TERM) {
-                    columns.entry(term.key.clone()).or_insert(column);
-                    terms.push(term);
-                }
-            }
-            terms.truncate(MOST_TERMS_OF_A_ROW);
-            rows.add(terms, 1.0)?;
-        }
-        let rows = rows.build();
-        let mut classes = vec![0; rows.n_terms()];
-        for (key, column) in columns {
-            if let Some(term) = rows.term(&key) {
-                classes[term.0 as usize] = column;
-            }
-        }
-        let class_of = |term: TermId| classes[term.0 as usize];
-        Ok(Prepared {
-            generation: self.generation,
-            live: Live::about(rows, self.form.retrieval(), MOST_TERMS, class_of)?,
-            told,
-        })
-    }
 }
 
 /// The beginning of a text.
@@ -399,7 +360,7 @@ impl Search {
             .zip(&file.rows)
             .map(|(at, row)| (row.id.as_str(), at))
             .collect();
-        let (mut rows, mut numbers, mut copies) = (Vec::new(), HashMap::new(), Vec::new());
+        let (mut rows, mut numbers, mut kept) = (Vec::new(), HashMap::new(), Vec::new());
         let mut held = HashMap::with_capacity(known.len());
         for known in known {
             let cells = in_file
@@ -419,8 +380,7 @@ impl Search {
                 since: known.synced_at.unwrap_or(known.added_at),
                 weight: known.weight,
                 counts: counts.unwrap_or(1.0),
-                sizes: 0.0,
-                n_sizes: 0.0,
+                sizes: Sizes::default(),
                 held_until: Moment(0),
                 hopes: 0.0,
                 cells: columns
@@ -436,7 +396,10 @@ impl Search {
                     value: None,
                 },
             );
-            copies.push(known.copy);
+            kept.push(KeptOf {
+                copy: known.copy,
+                versions: known.versions,
+            });
         }
         form.held = RwLock::new(held);
         let n_new = rows
@@ -460,25 +423,22 @@ impl Search {
             was_by_id: false,
             n_new,
             given_up: Vec::new(),
-            sizes: 0.0,
-            n_sizes: 0.0,
+            sizes: Sizes::default(),
             refused_at: Moment(0),
         };
-        let preparation = search.preparation(copies);
+        let preparation = search.preparation(kept);
         (search, preparation)
     }
 
-    fn preparation(&mut self, copies: Vec<Option<([u8; 32], BodyId)>>) -> Preparation {
+    /// What is to be prepared, with what is kept of each row, if that is to be read.
+    fn preparation(&mut self, kept: Vec<KeptOf>) -> Preparation {
         self.is_building = true;
         self.n_unbuilt = 0;
         Preparation {
             form: self.form.clone(),
             generation: self.generation + 1,
             cells: self.rows.iter().map(|row| row.cells.clone()).collect(),
-            copies: match copies.is_empty() {
-                true => vec![None; self.rows.len()],
-                false => copies,
-            },
+            kept,
         }
     }
 
@@ -523,6 +483,10 @@ impl Search {
                 set_cells(&mut row.cells, &news.cells);
                 row.counts = news.weight.unwrap_or(row.counts);
             }
+        }
+        for (row, sizes) in self.rows.iter_mut().zip(prepared.sizes) {
+            row.sizes.add_all(sizes);
+            self.sizes.add_all(sizes);
         }
     }
 
@@ -793,12 +757,8 @@ impl Search {
 
     /// How far a change of a row is from what was there, on average.
     fn size(&self, row: &Row) -> f64 {
-        let usual = if self.n_sizes > 0.0 {
-            self.sizes / self.n_sizes
-        } else {
-            1.0
-        };
-        (row.sizes + USUAL_SIZES * usual) / (row.n_sizes + USUAL_SIZES)
+        let usual = self.sizes.mean_with(0.0, 1.0);
+        row.sizes.mean_with(USUAL_SIZES, usual)
     }
 
     /// What refreshing each row is worth now.
@@ -915,8 +875,7 @@ impl Search {
             since: now,
             weight,
             counts: 1.0,
-            sizes: 0.0,
-            n_sizes: 0.0,
+            sizes: Sizes::default(),
             held_until: Moment(0),
             hopes: 0.0,
             cells: vec![String::new(); self.form.search.attributes.len()],
@@ -937,11 +896,8 @@ impl Search {
         let Some(news) = news else {
             return;
         };
-        if let Some(difference) = news.difference.filter(|d| d.is_finite() && *d > 0.0) {
-            row.sizes += difference;
-            row.n_sizes += 1.0;
-            self.sizes += difference;
-            self.n_sizes += 1.0;
+        for sizes in [&mut row.sizes, &mut self.sizes] {
+            sizes.add(news.difference);
         }
         row.counts = news.weight.unwrap_or(row.counts);
         self.n_unbuilt += usize::from(set_cells(&mut row.cells, &news.cells));
