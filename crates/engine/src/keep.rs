@@ -138,7 +138,8 @@ pub(crate) fn conclude(done: &Done, belief: Option<Gamma>, trusts_dates: bool) -
         Ok(Found::NotModified | Found::Row(_) | Found::Page(_)) => {
             answered(&mut kept, at);
             let (change, next) = returned(before, &kept, at, Outcome::Unchanged);
-            conclusion(kept, PollOutcome::Unchanged, change, next, Some(0))
+            let age_ms = age_of_fresh(&kept, trusts_dates);
+            conclusion(kept, PollOutcome::Unchanged, change, next, age_ms)
         }
         Ok(Found::Here(here)) => {
             answered(&mut kept, at);
@@ -157,7 +158,8 @@ pub(crate) fn conclude(done: &Done, belief: Option<Gamma>, trusts_dates: bool) -
             }
             if !has_changed {
                 let (change, next) = returned(before, &kept, at, Outcome::Unchanged);
-                return conclusion(kept, PollOutcome::Unchanged, change, next, Some(0));
+                let age_ms = age_of_fresh(&kept, trusts_dates);
+                return conclusion(kept, PollOutcome::Unchanged, change, next, age_ms);
             }
             kept.history.n_changes = kept.history.n_changes.saturating_add(1);
             let since_change = age_of_last_change(before, here, at).filter(|_| trusts_dates);
@@ -266,6 +268,12 @@ fn age_of_last_change(before: &Kept, here: &Here, at: Moment) -> Option<u64> {
     // It tells whole seconds.
     let is_between = modified_at.0 + 1000 > since.0 && modified_at.0 <= at.0 + 1000;
     is_between.then(|| clock::millis_between(modified_at, at).unsigned_abs())
+}
+
+/// The age of a copy that is fresh, where those of stale ones would be known.
+fn age_of_fresh(kept: &Kept, trusts_dates: bool) -> Option<i64> {
+    let date = kept.copy.as_ref()?.last_modified.as_ref();
+    date.filter(|_| trusts_dates).map(|_| 0)
 }
 
 /// How long the copy had been stale: since the first change that it missed, of which

@@ -300,7 +300,8 @@ pub struct Poll {
     pub purpose: Purpose,
     /// Whether it counts towards the budget.
     pub is_counted: bool,
-    /// For how long the copy had been stale, if that is known.
+    /// For how long the copy had been stale, if that is known: not even of a fresh one, if
+    /// nobody says when it changes.
     pub age_ms: Option<i64>,
 }
 
@@ -320,7 +321,7 @@ impl Poll {
             at: self.at,
             source: self.source,
             is_fresh,
-            age_ms: if is_fresh { Some(0) } else { self.age_ms },
+            age_ms: self.age_ms,
         })
     }
 }
@@ -364,7 +365,8 @@ pub struct Audit {
     pub source: SourceId,
     /// Whether the copy was fresh.
     pub is_fresh: bool,
-    /// For how long it had been stale; 0 if it was fresh; nothing if nobody knows.
+    /// For how long it had been stale, 0 if it was fresh; nothing if nobody knows when
+    /// it changes.
     pub age_ms: Option<i64>,
 }
 

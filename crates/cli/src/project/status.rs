@@ -241,20 +241,17 @@ fn freshness<'a>(audits: impl Iterator<Item = &'a Audit>, predicted: Option<f64>
     }
 }
 
-/// The mean age, if every stale copy's is known.
+/// The mean age, if anybody says when elements change, and every stale copy's is known.
 fn age<'a>(audits: impl Iterator<Item = &'a Audit>, predicted: Option<f64>) -> Age {
-    let (mut n, mut sum) = (0_u64, Some(0.0));
+    let (mut n, mut sum, mut is_known) = (0_u64, Some(0.0), false);
     for audit in audits {
         n += 1;
-        let age_ms = if audit.is_fresh {
-            Some(0)
-        } else {
-            audit.age_ms
-        };
+        is_known |= audit.age_ms.is_some();
+        let age_ms = audit.age_ms.or(audit.is_fresh.then_some(0));
         sum = sum.zip(age_ms).map(|(sum, ms)| sum + ms as f64 / 1000.0);
     }
     Age {
-        measured: sum.filter(|_| n > 0).map(|sum| sum / n as f64),
+        measured: sum.filter(|_| is_known).map(|sum| sum / n as f64),
         predicted,
     }
 }

@@ -81,6 +81,10 @@ fn rows_are_polled_told_and_exported() {
         assert_eq!(row["title"], there.title.as_str());
         assert!(row["price"].as_u64().is_some());
     }
+    // Nobody says when a row changes.
+    let status = json(&place.run("status --json").ok());
+    assert_eq!(status["age_seconds"]["measured"], serde_json::Value::Null);
+    assert!(status["age_seconds"]["predicted"].as_f64().is_some());
     let polled = place.run("poll r000007 --json").ok();
     assert_eq!(json(&polled)["n_polls"], 1);
     let doctor = json(&place.run("doctor --json").ok());
