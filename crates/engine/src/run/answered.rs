@@ -14,6 +14,7 @@ use crate::hosts::Permit;
 use crate::poll::{AskedPage, Done, Found, FoundPage, Job};
 use crate::register::search_group;
 use crate::search::{self, Search};
+use crate::settings::SearchSettings;
 use crate::{Error, clock};
 
 impl Engine {
@@ -298,56 +299,18 @@ impl Engine {
             return Ok(());
         };
         let settings = &search.form.search;
-        let (size, top) = (u64::from(settings.page_size), u64::from(settings.top));
-        let n_seen = (asked.page - 1) * size + page.n_results as u64;
-        let most = page
-            .total
-            .map_or(f64::INFINITY, |total| total.min(top as f64));
-        let is_full = page.n_results as u64 >= size;
-        let is_end = asked.page * size >= top || (asked.page * size) as f64 >= most;
-        let is_short = !is_full && !is_end && page.total.is_some();
-        // A page that is not full is the last, unless the server says that there are more.
-        let (total, at_least) = match page.total {
-            Some(total) => (Some(total), n_seen as f64),
-            None if !is_full => (Some(n_seen as f64), n_seen as f64),
-            None => (None, n_seen as f64 + f64::from(u8::from(!is_end))),
-        };
+        let (total, at_least) = page.totals(settings, asked.page);
+        let note = page.oddities(settings, asked.page);
         let memory = search.read(
             (asked.query, asked.generation),
             asked.page,
             page.returned,
             (total, at_least),
         );
-        let mut notes = Vec::new();
-        if is_short {
-            let n = page.n_results;
-            notes.push(format!(
-                "page {} had {n} results instead of {size}",
-                asked.page
-            ));
-        }
-        if page.n_results as u64 > size {
-            let n = page.n_results;
-            notes.push(format!(
-                "page {} had {n} results, more than {size}",
-                asked.page
-            ));
-        }
-        if page.n_repeated > 0 {
-            notes.push(format!("{} results came twice", page.n_repeated));
-        }
-        if page.n_unusable > 0 {
-            notes.push(format!(
-                "{} results had no id or no fields",
-                page.n_unusable
-            ));
-        }
-        let n_ours = page.returned.len() as u32;
-        let is_first = asked.page == 1;
-        let (mut n_results, mut all_ours) = (page.n_results as u32, n_ours);
-        if let Some(before) = before.as_ref().filter(|_| !is_first) {
+        let (mut n_results, mut n_ours) = (page.n_results as u32, page.returned.len() as u32);
+        if let Some(before) = before.as_ref().filter(|_| asked.page > 1) {
             n_results = n_results.saturating_add(before.n_results);
-            all_ours = all_ours.saturating_add(before.n_ours);
+            n_ours = n_ours.saturating_add(before.n_ours);
         }
         let n_requests = before.as_ref().map_or(0, |before| before.n_requests);
         let kept = before.map(|before| before.memory).unwrap_or_default();
@@ -358,8 +321,8 @@ impl Engine {
             n_requests: n_requests.saturating_add(1),
             total: total.map(|total| total as u64),
             n_results,
-            n_ours: all_ours,
-            note: (!notes.is_empty()).then(|| notes.join("; ")),
+            n_ours,
+            note,
             memory: memory.unwrap_or(kept),
         }));
         Ok(())
@@ -453,6 +416,54 @@ struct PageSeen<'a> {
     n_unusable: usize,
     total: Option<f64>,
     returned: &'a [ElementId],
+}
+
+impl PageSeen<'_> {
+    /// How many results its query has in all, if that is known, and at the least.
+    fn totals(&self, settings: &SearchSettings, number: u64) -> (Option<f64>, f64) {
+        let n_seen = (number - 1) * u64::from(settings.page_size) + self.n_results as u64;
+        let n_seen = n_seen as f64;
+        // A page that is not full is the last, unless the server says that there are more.
+        match self.total {
+            Some(total) => (Some(total), n_seen),
+            None if !self.is_full(settings) => (Some(n_seen), n_seen),
+            None if self.is_end(settings, number) => (None, n_seen),
+            None => (None, n_seen + 1.0),
+        }
+    }
+
+    fn is_full(&self, settings: &SearchSettings) -> bool {
+        self.n_results as u64 >= u64::from(settings.page_size)
+    }
+
+    /// Whether there is nothing after it that may be asked for.
+    fn is_end(&self, settings: &SearchSettings, number: u64) -> bool {
+        let most = self.total.unwrap_or(f64::INFINITY);
+        (number * u64::from(settings.page_size)) as f64 >= most.min(f64::from(settings.top))
+    }
+
+    /// What is not as it should be about it, but no reason to refuse it.
+    fn oddities(&self, settings: &SearchSettings, number: u64) -> Option<String> {
+        let (n, size) = (self.n_results, settings.page_size);
+        let is_short = !self.is_full(settings) && !self.is_end(settings, number);
+        let mut notes = Vec::new();
+        if is_short && self.total.is_some() {
+            notes.push(format!("page {number} had {n} results instead of {size}"));
+        }
+        if n as u64 > u64::from(size) {
+            notes.push(format!("page {number} had {n} results, more than {size}"));
+        }
+        if self.n_repeated > 0 {
+            notes.push(format!("{} results came twice", self.n_repeated));
+        }
+        if self.n_unusable > 0 {
+            notes.push(format!(
+                "{} results had no id or no fields",
+                self.n_unusable
+            ));
+        }
+        (!notes.is_empty()).then(|| notes.join("; "))
+    }
 }
 
 fn kept_out(permit: Permit, at: Moment) -> Failure {
