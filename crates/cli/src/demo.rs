@@ -221,7 +221,7 @@ impl Watched {
                     self.polled_at[page] = Some(SystemTime::UNIX_EPOCH + since);
                 }
             }
-            Event::FirstPassDone if self.polled_at.iter().all(Option::is_some) => {
+            Event::FirstPassDone { .. } if self.polled_at.iter().all(Option::is_some) => {
                 self.measured_from.get_or_insert_with(clock::now);
             }
             _ => {}

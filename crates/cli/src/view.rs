@@ -238,7 +238,7 @@ fn words(reason: Reason, per_day: f64, state: State) -> Cow<'static, str> {
         Reason::Sample => "polled early, to learn how often it changes".into(),
         Reason::Watched => {
             let every = every();
-            format!("changes about every {every}; comes with the queries that find it").into()
+            format!("changes about every {every}; comes with a query, or by its id").into()
         }
         Reason::Retry => "the last poll failed; tried again then".into(),
     }

@@ -46,7 +46,10 @@ pub enum Event {
         message: String,
     },
     /// Every new element was polled.
-    FirstPassDone,
+    FirstPassDone {
+        /// Rows that no query returns, and that cannot be asked for otherwise.
+        n_unreached: u64,
+    },
     /// No more polls are begun.
     Stopping {
         /// Polls that are still under way.

@@ -100,28 +100,46 @@ impl FirstPass {
                 }
                 continue;
             }
-            if queue.next.is_empty() {
-                queue
-                    .next
-                    .extend(store.new_elements(host, queue.from, READ_AT_A_TIME)?);
-                if let Some(last) = queue.next.back() {
-                    queue.from = ElementId(last.0.saturating_add(1));
-                }
-            }
-            match queue.next.pop_front() {
-                Some(id) => {
-                    queue.n_left = queue.n_left.saturating_sub(1);
-                    self.n_left = self.n_left.saturating_sub(1);
-                    queue.free_at = Millis::MAX;
-                    return Ok(Some((host, id)));
-                }
-                None => {
-                    self.n_left = self.n_left.saturating_sub(queue.n_left);
-                    self.hosts.remove(&host);
-                }
+            if let Some(id) = self.take(host, store)? {
+                return Ok(Some((host, id)));
             }
         }
         Ok(None)
+    }
+
+    /// Whether any are to come at a host.
+    pub(crate) fn is_left_at(&self, host: GroupId) -> bool {
+        self.hosts.contains_key(&host)
+    }
+
+    /// The next new element at a host, which is not given again before it is
+    /// [reopened](Self::reopen).
+    pub(crate) fn take(
+        &mut self,
+        host: GroupId,
+        store: &dyn Store,
+    ) -> Result<Option<ElementId>, Error> {
+        let Some(queue) = self.hosts.get_mut(&host) else {
+            return Ok(None);
+        };
+        if queue.next.is_empty() {
+            queue
+                .next
+                .extend(store.new_elements(host, queue.from, READ_AT_A_TIME)?);
+            if let Some(last) = queue.next.back() {
+                queue.from = ElementId(last.0.saturating_add(1));
+            }
+        }
+        let next = queue.next.pop_front();
+        if next.is_some() {
+            queue.n_left = queue.n_left.saturating_sub(1);
+            self.n_left = self.n_left.saturating_sub(1);
+            queue.free_at = Millis::MAX;
+        } else {
+            self.n_left = self.n_left.saturating_sub(queue.n_left);
+            self.hosts.remove(&host);
+        }
+        Ok(next)
     }
 
     /// A host may be asked again at this time.

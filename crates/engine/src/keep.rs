@@ -272,7 +272,7 @@ fn age_of_last_change(before: &Kept, here: &Here, at: Moment) -> Option<u64> {
 
 /// The age of a copy that is fresh, where those of stale ones would be known.
 fn age_of_fresh(kept: &Kept, trusts_dates: bool) -> Option<i64> {
-    let date = kept.copy.as_ref()?.last_modified.as_ref();
+    let date = http_date(kept.copy.as_ref()?.last_modified.as_deref()?);
     date.filter(|_| trusts_dates).map(|_| 0)
 }
 

@@ -133,7 +133,7 @@ pub(crate) enum Found {
 }
 
 /// A page of the answer to a query.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct FoundPage {
     /// Our rows on it, and those that are to become ours.
     pub(crate) rows: Vec<search::Found>,
@@ -425,6 +425,10 @@ async fn conclude_question(
     match (answer.status, &question.asked) {
         (200 | 203, _) => {}
         (404 | 410, Asked::Row) => return Ok(Found::NotThere),
+        // Others answer that there is no such page.
+        (400 | 404 | 410 | 416 | 422, Asked::Page(asked)) if asked.page > 1 => {
+            return Ok(Found::Page(Box::default()));
+        }
         (429, _) => {
             let message = "the server has had enough of our requests (status 429)";
             return failure(FailureKind::Status, message.to_owned());

@@ -300,8 +300,8 @@ pub struct Poll {
     pub purpose: Purpose,
     /// Whether it counts towards the budget.
     pub is_counted: bool,
-    /// For how long the copy had been stale, if that is known: not even of a fresh one, if
-    /// nobody says when it changes.
+    /// For how long the copy had been stale, 0 if it was fresh; nothing where nobody says
+    /// when it changes.
     pub age_ms: Option<i64>,
 }
 

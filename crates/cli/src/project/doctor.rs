@@ -21,9 +21,9 @@ const MOST_LISTED: usize = 1000;
 struct Findings {
     sound: bool,
     problems: Vec<String>,
-    /// How many of them are in what the user wrote.
+    /// Whether one of them is with what the user wrote.
     #[serde(skip)]
-    n_of_config: usize,
+    is_config_bad: bool,
     /// Bodies that nothing names take space and do no harm.
     n_unnamed_bodies: u64,
     repaired: Vec<String>,
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Doctor, project: &Project, talk: Talk) -> Outcome<()> {
     let mut findings = Findings::default();
     if let Err(failure) = check_config(project, talk) {
         findings.problems.push(one_line(&failure));
-        findings.n_of_config = 1;
+        findings.is_config_bad = true;
     }
     let writes = args.repair || args.gc;
     let store = if writes {
@@ -219,11 +219,13 @@ fn report(args: &Doctor, findings: &Findings, talk: Talk) -> Outcome<()> {
     if args.json {
         return Err(failure.silent());
     }
-    Err(if findings.problems.len() == findings.n_of_config {
-        failure.hint("`doctor` repairs the store; what springtide.toml says is left to you")
-    } else if args.repair {
-        failure.hint("what is left cannot be repaired; `rm` and `add` the source again")
-    } else {
-        failure.hint("`springtide doctor --repair` mends what can be mended")
-    })
+    Err(
+        if findings.problems.len() == usize::from(findings.is_config_bad) {
+            failure.hint("`doctor` repairs the store; settings, and the files that they name, are left to you")
+        } else if args.repair {
+            failure.hint("what is left cannot be repaired; `rm` and `add` the source again")
+        } else {
+            failure.hint("`springtide doctor --repair` mends what can be mended")
+        },
+    )
 }

@@ -42,7 +42,7 @@ pub(crate) fn poll(args: &Poll, project: &Project, talk: Talk, signals: &Signals
     let what = if args.ids.is_empty() {
         What::DueNow
     } else {
-        What::These(named(&args.ids, project)?)
+        What::These(named(&args.ids, project, &config)?)
     };
     let until = Until {
         span: None,
@@ -64,13 +64,24 @@ pub(crate) fn poll(args: &Poll, project: &Project, talk: Talk, signals: &Signals
 }
 
 /// The elements that are meant: by number, address or the name of their source.
-fn named(ids: &[String], project: &Project) -> Outcome<Vec<ElementId>> {
+fn named(ids: &[String], project: &Project, config: &Config) -> Outcome<Vec<ElementId>> {
     let store = project.read()?;
     let refuse = |error| project.refuse(&error);
     let sources = store.sources().map_err(refuse)?;
     let mut elements = Vec::new();
     for id in ids {
         let Some(source) = sources.iter().find(|source| source.name == *id) else {
+            if config
+                .settings
+                .sources
+                .iter()
+                .any(|source| source.name == *id)
+            {
+                return Err(
+                    Failure::input(format!("the source {id} has no elements yet"))
+                        .hint("`springtide run` takes in its rows or pages, and polls them"),
+                );
+            }
             elements.push(element_named(project, &*store, id)?.element.id);
             continue;
         };
@@ -175,9 +186,15 @@ impl Told {
                 let message = shorten_to(&message, 300);
                 self.say(format!("{source}: {message}"));
             }
-            Event::FirstPassDone => {
+            Event::FirstPassDone { n_unreached } => {
                 self.first_pass = None;
-                self.say("every element has been polled once".to_owned());
+                self.say(match n_unreached {
+                    0 => "every element has been polled once".to_owned(),
+                    n => format!(
+                        "every element has been polled once, but for {} that no query returns",
+                        plural(n, "row")
+                    ),
+                });
             }
             Event::Stopping { n_under_way } => {
                 self.first_pass = None;

@@ -247,7 +247,7 @@ fn age<'a>(audits: impl Iterator<Item = &'a Audit>, predicted: Option<f64>) -> A
     for audit in audits {
         n += 1;
         is_known |= audit.age_ms.is_some();
-        let age_ms = audit.age_ms.or(audit.is_fresh.then_some(0));
+        let age_ms = audit.age_ms.or_else(|| audit.is_fresh.then_some(0));
         sum = sum.zip(age_ms).map(|(sum, ms)| sum + ms as f64 / 1000.0);
     }
     Age {

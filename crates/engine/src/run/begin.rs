@@ -36,6 +36,14 @@ impl Engine {
         let at = clock::time(now);
         // Those who wait already go first.
         self.give_turns(now)?;
+        let window = self.settings.budget.window;
+        let is_open = window.is_none_or(|window| window.contains(at));
+        let has_free_pass =
+            self.is_first_pass_free() && is_open && !matches!(self.until.what, What::These(_));
+        if has_free_pass {
+            // Where others had the last turn.
+            self.begin_new(true, now)?;
+        }
         let mut n_refused = 0;
         while self.has_room()
             && self.pace.next_at(at) <= at
@@ -58,25 +66,53 @@ impl Engine {
                 None => break,
             }
         }
-        let is_open = self
-            .settings
-            .budget
-            .window
-            .is_none_or(|window| window.contains(at));
-        if self.is_first_pass_free() && is_open && !matches!(self.until.what, What::These(_)) {
-            while self.has_room() {
-                let Some((host, id)) = self.first_pass.next(&self.store, &self.hosts, at)? else {
-                    break;
-                };
-                if self.begin(id, Purpose::First, false, now)? {
-                    self.n_begun += 1;
-                } else {
-                    self.reopen(host);
-                }
-            }
-            self.ask_for_new_rows(now)?;
+        if has_free_pass {
+            self.begin_new(false, now)?;
         }
         Ok(())
+    }
+
+    /// Begins first polls that do not count, at all hosts that may be asked or only where
+    /// it is their turn: where hosts allow no more than the budget does, new ones and old
+    /// ones take turns.
+    fn begin_new(&mut self, in_turn: bool, now: Moment) -> Result<(), Error> {
+        let at = clock::time(now);
+        while self.has_room() {
+            let new = match in_turn {
+                true => self.next_in_turn(at)?,
+                false => self.first_pass.next(&self.store, &self.hosts, at)?,
+            };
+            let Some((host, id)) = new else {
+                break;
+            };
+            if self.begin(id, Purpose::First, false, now)? {
+                self.n_begun += 1;
+            } else {
+                self.reopen(host);
+            }
+        }
+        self.ask_for_new_rows(in_turn, now)
+    }
+
+    /// The next new element of a host where it is the turn of new ones.
+    fn next_in_turn(&mut self, at: Time) -> Result<Option<(GroupId, ElementId)>, Error> {
+        let hosts: Vec<GroupId> = self.is_turn_of_new.iter().copied().collect();
+        for host in hosts {
+            if !self.first_pass.is_left_at(host) {
+                // Unless rows of search sources wait for it, nobody does.
+                if !self.search_hosts.values().any(|other| *other == host) {
+                    self.is_turn_of_new.remove(&host);
+                }
+                continue;
+            }
+            if self.hosts.is_idle(host) && self.hosts.free_at(host) <= at {
+                self.is_turn_of_new.remove(&host);
+                if let Some(id) = self.first_pass.take(host, &self.store)? {
+                    return Ok(Some((host, id)));
+                }
+            }
+        }
+        Ok(None)
     }
 
     pub(super) fn is_first_pass_free(&self) -> bool {
@@ -110,6 +146,9 @@ impl Engine {
         }
         if self.settings.budget.first_pass == settings::FirstPass::Counted {
             // New ones and old ones take turns.
+            if let Some((_, id)) = self.next_in_turn(at)? {
+                return Ok(Some(Next::Element(id, Purpose::First)));
+            }
             self.takes_new_turn = !self.takes_new_turn;
             if self.takes_new_turn
                 && let Some((_, id)) = self.first_pass.next(&self.store, &self.hosts, at)?
@@ -317,13 +356,13 @@ impl Engine {
         let GroupPath {
             key,
             mut gap,
-            concurrency,
+            mut concurrency,
             has_rule,
             ..
         } = group_of(url, &self.settings.groups);
         let (host, _) = self.place_named(&key, &[])?;
         if !has_rule {
-            gap = self.quota_gap(host, url).unwrap_or(gap);
+            (gap, concurrency) = self.quota_limits(host, url).unwrap_or((gap, concurrency));
         }
         self.hosts.meet(host, gap, concurrency);
         Ok(host)

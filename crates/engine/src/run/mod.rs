@@ -104,6 +104,8 @@ struct Engine {
     searches: BTreeMap<SourceId, Search>,
     /// The groups that limits of search sources are keyed on.
     search_hosts: BTreeMap<SourceId, GroupId>,
+    /// Hosts whose last turn was of someone who is not new.
+    is_turn_of_new: BTreeSet<GroupId>,
     /// Hosts that other sources ask.
     shared_hosts: BTreeSet<GroupId>,
     preparations: JoinSet<()>,
@@ -432,7 +434,8 @@ impl Engine {
             || self.searches.values().any(|search| search.has_new(now));
         if !self.is_first_pass_over && !has_new && is_idle {
             self.is_first_pass_over = true;
-            self.told.push(Event::FirstPassDone);
+            let n_unreached = self.n_new_rows();
+            self.told.push(Event::FirstPassDone { n_unreached });
         }
         let at = clock::time(now);
         match &self.until.what {

@@ -180,6 +180,7 @@ impl Engine {
             sources,
             searches: BTreeMap::new(),
             search_hosts: BTreeMap::new(),
+            is_turn_of_new: BTreeSet::new(),
             shared_hosts,
             preparations: JoinSet::new(),
             places: None,

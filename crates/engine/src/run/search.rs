@@ -17,15 +17,20 @@ use crate::hosts::Permit;
 use crate::keep::describe;
 use crate::poll::{self, Asked, AskedPage, Done, Job, Message, Question};
 use crate::search::rows::FileRows;
-use crate::search::{self, Choice, Form, Known, Preparation, Search, form};
+use crate::search::{self, Choice, Known, Preparation, Search, form};
+use crate::settings::Difference;
 use crate::{Error, Why, clock, fetch};
 
 /// Rows that are read from the store at a time.
 const BATCH: usize = 4096;
 
-/// Versions of rows that are read again after a restart, in all and of one row.
+/// The latest versions of a source's rows that are read again after a restart, and of
+/// those of one row.
 const MOST_VERSIONS: usize = 20_000;
 const MOST_OF_A_ROW: usize = 20;
+
+/// Requests under way to a host of which nothing is said but a quota.
+const MOST_UNDER_WAY: u32 = 16;
 
 /// A row that is out, and whose turn it was while its source could not be asked, is
 /// looked at again after so long, in milliseconds.
@@ -68,7 +73,8 @@ impl Engine {
             let Some(search_box) = search_box else {
                 continue;
             };
-            if Form::has_sizes(&settings) {
+            let difference = settings.staleness.as_ref().map(|s| s.difference);
+            if difference.is_some_and(|difference| difference != Difference::Any) {
                 self.add_versions(id, &mut known)?;
             }
             let source = state.settings.clone();
@@ -103,7 +109,6 @@ impl Engine {
         }
         for row in known {
             row.versions = versions.remove(&row.element).unwrap_or_default();
-            row.versions.reverse();
         }
         Ok(())
     }
@@ -190,10 +195,13 @@ impl Engine {
     }
 
     /// New rows, where first polls do not count: asks for them as far as quotas and
-    /// hosts allow.
-    pub(super) fn ask_for_new_rows(&mut self, now: Moment) -> Result<(), Error> {
+    /// hosts allow, or only at hosts where it is their turn.
+    pub(super) fn ask_for_new_rows(&mut self, in_turn: bool, now: Moment) -> Result<(), Error> {
         let ids: Vec<SourceId> = self.searches.keys().copied().collect();
         for id in ids {
+            if in_turn && !self.is_turn_of_new.contains(&self.search_hosts[&id]) {
+                continue;
+            }
             while self.has_room() && self.may_be_asked(id, now) {
                 let choice = self.search_of(id).and_then(|s| s.choose_new(now));
                 self.give_up_rows(id, now)?;
@@ -214,7 +222,11 @@ impl Engine {
                     break;
                 }
                 self.n_begun += 1;
+                self.is_turn_of_new.remove(&self.search_hosts[&id]);
                 self.give_turns(now)?;
+                if in_turn {
+                    break;
+                }
             }
         }
         Ok(())
@@ -370,13 +382,18 @@ impl Engine {
                 !fetch::robots::is_due(robots, now) && !rules.is_allowed(&job.url)
             });
         if is_kept_out {
-            // Nothing is asked, so it costs nothing.
+            // Nothing is asked, so it costs nothing; that is taken back.
+            self.n_begun += 1;
             self.conclude(poll::keep_out(job, Permit::Disallowed), now)?;
             return Ok(false);
         }
         if job.page().is_none() {
             self.under_way.insert(job.kept.element.id);
         }
+        match job.purpose {
+            Purpose::First => self.is_turn_of_new.remove(&host),
+            _ => self.is_turn_of_new.insert(host),
+        };
         self.hosts.wait(host, poll::waiting(job));
         // Nobody else of the host, until it has had its turn.
         self.scheduler.close(host, Time::NEVER);
@@ -384,8 +401,9 @@ impl Engine {
     }
 
     /// The least time between two requests to a host for which there is no rule, and
-    /// which only search sources ask: what their quota says is said about it.
-    pub(super) fn quota_gap(&self, host: GroupId, url: &Url) -> Option<Span> {
+    /// which only search sources ask, and how many may be under way: what their quota says
+    /// is said about it.
+    pub(super) fn quota_limits(&self, host: GroupId, url: &Url) -> Option<(Span, u32)> {
         if self.shared_hosts.contains(&host) {
             return None;
         }
@@ -399,11 +417,15 @@ impl Engine {
         };
         let searches = self.sources.values().filter(asks_it);
         let quotas = searches.filter_map(|state| state.settings.search.as_ref()?.quota);
-        let gaps = quotas.map(|quota| Quota::new(quota.n_polls, quota.span).gap().as_days());
-        // The quota itself keeps requests apart; this is for those that come late.
-        let half = gaps.reduce(f64::min)? / 2.0;
-        let usual = 1.0 / 86_400.0;
-        Span::days(half.min(usual)).ok()
+        let (mut gap, mut most) = (1.0 / 86_400.0, 0);
+        for quota in quotas {
+            // The quota itself keeps requests apart; this is for those that come late.
+            let half = Quota::new(quota.n_polls, quota.span).gap().as_days() / 2.0;
+            gap = half.min(gap);
+            most = quota.n_polls.max(most);
+        }
+        let gap = Span::days(gap).ok()?;
+        (most > 0).then(|| (gap, most.clamp(2, MOST_UNDER_WAY)))
     }
 
     /// A request for a page that has not left is not made.
@@ -413,6 +435,9 @@ impl Engine {
         if let (Some(page), Some(search)) = (job.page(), self.searches.get_mut(&source)) {
             search.is_waiting = false;
             search.give_up(page.query, page.page, page.generation);
+            if let Some((wanted, Purpose::Asked)) = page.wanted {
+                self.asked.push_back(wanted);
+            }
         }
     }
 
@@ -440,29 +465,27 @@ impl Engine {
         if !self.searches[&source].is_ours(id) {
             return Ok(false);
         }
+        if purpose == Purpose::Asked {
+            self.asked.push_back(id);
+        }
         if !self.may_be_asked(source, now) {
-            match purpose {
-                // Others that were asked for may be asked.
-                Purpose::Asked => self.asked.push_back(id),
-                // One that is out has but its timer.
-                _ if self.scheduler.belief(id, clock::time(now)).is_none() => {
-                    self.timers.set(id, Moment(now.0 + LOOK_AGAIN));
-                }
-                _ => {}
+            // One that is out has but its timer.
+            let has_only_timer = self.scheduler.belief(id, clock::time(now)).is_none();
+            if purpose != Purpose::Asked && has_only_timer {
+                self.timers.set(id, Moment(now.0 + LOOK_AGAIN));
             }
             return Ok(false);
         }
         if purpose != Purpose::Asked {
-            return self.begin_by_id(kept, purpose, is_counted, now);
+            return self.begin_alone(kept, purpose, is_counted, now);
         }
-        self.asked.push_front(id);
         let wanted = self.asked.iter().copied();
         match self.searches[&source].choose_among(wanted) {
             Some(Choice::Query(ask)) => self.ask(source, ask, None, is_counted, now),
             Some(Choice::Row(row) | Choice::Overdue(row)) => {
                 self.asked.retain(|wanted| *wanted != row);
                 match self.kept(row)? {
-                    Some(kept) => self.begin_by_id(kept, purpose, is_counted, now),
+                    Some(kept) => self.begin_alone(kept, purpose, is_counted, now),
                     None => Ok(false),
                 }
             }
@@ -470,14 +493,13 @@ impl Engine {
                 if let Some(search) = self.search_of(source) {
                     search.rest(now);
                 }
-                self.asked.rotate_left(1);
                 Ok(false)
             }
         }
     }
 
     /// Begins a poll of one row: by its id, or else by the best query that finds it.
-    fn begin_by_id(
+    fn begin_alone(
         &mut self,
         kept: Kept,
         purpose: Purpose,
@@ -487,11 +509,15 @@ impl Engine {
         let (id, source) = (kept.element.id, kept.element.source);
         let form = self.searches[&source].form.clone();
         let Some(template) = &form.search.by_id else {
-            let ask = self.searches[&source].choose_for(id);
-            return match ask {
-                Some(ask) => self.ask(source, ask, Some((id, purpose)), is_counted, now),
-                None => Ok(false),
-            };
+            let search = &self.searches[&source];
+            if let Some(ask) = search.choose_for(id) {
+                return self.ask(source, ask, Some((id, purpose)), is_counted, now);
+            }
+            if purpose == Purpose::Asked && search.is_asking() {
+                // What finds it is being asked.
+                self.asked.push_back(id);
+            }
+            return Ok(false);
         };
         let filled = form::for_row(template, &kept.element.locator);
         let (url, failure) = match filled {
@@ -541,15 +567,23 @@ impl Engine {
     }
 
     /// Whether some of those that were asked for may be asked by then; and if not, whether
-    /// that is since their source is left alone.
+    /// that is since their source or its host is left alone.
     pub(super) fn is_worth_waiting(&self, by: Time, now: Moment) -> Result<(), Why> {
         let mut blocked = Why::Budget;
         for id in &self.asked {
-            let mut of = self.searches.values().filter(|search| search.is_ours(*id));
+            let mut of = self
+                .searches
+                .iter()
+                .filter(|(_, search)| search.is_ours(*id));
             match of.next() {
-                Some(search) if search.paused_until(now) > by => blocked = Why::Done,
+                Some((source, search))
+                    if search.paused_until(now) > by
+                        || self.hosts.is_left_alone(self.search_hosts[source], by) =>
+                {
+                    blocked = Why::Done;
+                }
                 // Queries that are being made up are there before long.
-                Some(search) if search.allowed_at(now) > by => {}
+                Some((_, search)) if search.allowed_at(now) > by => {}
                 _ => return Ok(()),
             }
         }

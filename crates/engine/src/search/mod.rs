@@ -13,14 +13,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use springtide_policy::query::{Ask, Live, Page, Retrieval};
+use springtide_policy::query::{Ask, Live, Page, Request, Retrieval};
 use springtide_policy::schedule::{Quota, Scheduler};
 use springtide_policy::{Objective, Span, Time};
 use springtide_store::{Bodies, BodyId, ElementId, Moment};
 
 use crate::clock;
 use crate::poll::Here;
-use crate::settings::{Difference, RowWeight, SearchSettings, SourceSettings};
+use crate::settings::{RowWeight, SearchSettings, SourceSettings};
 use answer::{Row as Answered, cell};
 use prepare::KeptOf;
 pub(crate) use prepare::{Preparation, Prepared};
@@ -32,8 +32,12 @@ const MOST: f64 = 1e12;
 const LONGEST_CELL: usize = 1024;
 /// A source is left alone no longer than this, in milliseconds.
 const LONGEST_PAUSE: f64 = 86_400_000.0;
-/// A new row that was hoped for in so many answers is not to be had by queries.
+/// A row that was hoped for in so many answers is not to be had by queries; in so many
+/// more, if it cannot be had otherwise.
 const MOST_HOPES: f32 = 1.5;
+const ONLY_HOPES: f32 = 4.0;
+/// What an answer with none of our rows counts there.
+const LEAST_HOPE: f32 = 0.1;
 /// A row that is asked for by its id is not asked for again before this has passed, in
 /// milliseconds, unless something has come of it.
 const LONGEST_REQUEST: i64 = 60_000;
@@ -180,12 +184,6 @@ impl Form {
         Some(staleness.difference.between(before?, after?).min(MOST))
     }
 
-    /// Whether versions may be further apart, or nearer: what is worth learning of them.
-    pub(crate) fn has_sizes(search: &SearchSettings) -> bool {
-        let staleness = search.staleness.as_ref();
-        staleness.is_some_and(|staleness| staleness.difference != Difference::Any)
-    }
-
     /// What a row counts, if a column says so.
     fn weight(&self, cell_of: impl Fn(&str) -> Option<String>) -> Option<f64> {
         match &self.search.staleness.as_ref()?.weight {
@@ -238,7 +236,7 @@ struct Row {
     sizes: Sizes,
     /// It is not asked for by its id before then.
     held_until: Moment,
-    /// In how many answers it was hoped for, as long as it is new.
+    /// In how many answers it was hoped for in vain, since it last came.
     hopes: f32,
     cells: Vec<String>,
 }
@@ -251,10 +249,16 @@ enum Standing {
 }
 
 impl Row {
+    /// Whether it is new, and may come with a query.
+    fn is_hoped_for(&self, has_id: bool) -> bool {
+        let most = if has_id { MOST_HOPES } else { ONLY_HOPES };
+        self.standing == Standing::New && self.hopes < most
+    }
+
     /// Whether it is new, and there is a way to have it.
     fn may_be_had(&self, has_id: bool, now: Moment) -> bool {
-        let is_hoped_for = self.hopes < MOST_HOPES;
-        self.standing == Standing::New && (is_hoped_for || has_id && self.held_until <= now)
+        let may_be_asked = has_id && self.held_until <= now;
+        self.is_hoped_for(has_id) || self.standing == Standing::New && may_be_asked
     }
 }
 
@@ -268,7 +272,7 @@ pub(crate) struct Known {
     pub(crate) added_at: Moment,
     pub(crate) is_out: bool,
     pub(crate) copy: Option<([u8; 32], BodyId)>,
-    /// Its versions, oldest first, as far as their differences are to be learned from.
+    /// Its versions, in order, as far as their differences are to be learned from.
     pub(crate) versions: Vec<BodyId>,
 }
 
@@ -291,8 +295,10 @@ pub(crate) struct Search {
     /// A request was chosen and has not left.
     pub(crate) is_waiting: bool,
     idle_until: Time,
-    /// Whether the last request was for one row: queries get every other.
-    was_by_id: bool,
+    /// Whether what was chosen last was overdue: others get every other request.
+    was_overdue: bool,
+    /// Whether the last request for a page was refused.
+    are_queries_refused: bool,
     n_new: usize,
     /// New rows that nothing returns.
     given_up: Vec<ElementId>,
@@ -306,7 +312,7 @@ pub(crate) struct Search {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Choice {
     Query(Ask),
-    /// A row, by its id.
+    /// One row, by itself.
     Row(ElementId),
     /// The same for one that has waited as long as it may.
     Overdue(ElementId),
@@ -420,7 +426,8 @@ impl Search {
             n_unbuilt: 0,
             is_waiting: false,
             idle_until: Time::START,
-            was_by_id: false,
+            was_overdue: false,
+            are_queries_refused: false,
             n_new,
             given_up: Vec::new(),
             sizes: Sizes::default(),
@@ -596,13 +603,12 @@ impl Search {
             return None;
         }
         let live = self.live.as_ref()?;
-        let is_hoped_for = |row: &Row| row.standing == Standing::New && row.hopes < MOST_HOPES;
+        let has_id = self.form.search.by_id.is_some();
         let worth: Vec<f64> = self
             .rows
             .iter()
-            .map(|row| f64::from(u8::from(is_hoped_for(row))))
+            .map(|row| f64::from(u8::from(row.is_hoped_for(has_id))))
             .collect();
-        let has_id = self.form.search.by_id.is_some();
         let ask = live.best(&worth);
         // With a request by id one row is had for sure.
         if let Some(ask) = ask.filter(|ask| !has_id || ask.value >= 1.0) {
@@ -657,25 +663,24 @@ impl Search {
         now: Moment,
     ) -> Option<Choice> {
         let overdue = self.overdue(now);
-        if overdue.is_some() && !self.was_by_id {
+        if overdue.is_some() && !self.was_overdue {
+            self.was_overdue = true;
             return overdue;
         }
+        self.was_overdue = false;
         let live = self.live.as_ref()?;
-        let mut worth = self.worth(scheduler, self.form.objective(usual), now);
-        let query = live.best(&worth);
-        if self.form.search.by_id.is_some() {
-            for (worth, row) in worth.iter_mut().zip(&self.rows) {
-                if row.standing != Standing::In || row.held_until > now {
-                    *worth = 0.0;
-                }
-            }
-            let least = query.map_or(0.0, |ask| ask.value);
-            let row = live.best_row(&worth).filter(|(_, worth)| *worth > least);
-            if let Some((row, _)) = row {
-                return Some(Choice::Row(self.rows[row as usize].element));
-            }
-        }
-        query.map(Choice::Query).or(overdue)
+        let worth = self.worth(scheduler, self.form.objective(usual), now);
+        let has_id = self.form.search.by_id.is_some();
+        let may_be_asked = |row: u32| {
+            let row = &self.rows[row as usize];
+            has_id && row.standing == Standing::In && row.held_until <= now
+        };
+        let request = live.next(&worth, may_be_asked);
+        let choice = request.map(|request| match request {
+            Request::Page(ask) => Choice::Query(ask),
+            Request::Row(row) => Choice::Row(self.rows[row as usize].element),
+        });
+        choice.or(overdue)
     }
 
     /// There is nothing to ask: it is thought over again in a while, or after an answer.
@@ -702,7 +707,6 @@ impl Search {
     /// something.
     pub(crate) fn begin_row(&mut self, element: ElementId, now: Moment) {
         self.is_waiting = true;
-        self.was_by_id = true;
         if let Some(&number) = self.numbers.get(&element) {
             self.rows[number as usize].held_until = Moment(now.0 + LONGEST_REQUEST);
         }
@@ -717,8 +721,17 @@ impl Search {
         for row in wanted.filter_map(|element| self.numbers.get(&element)) {
             worth[*row as usize] = 1.0;
         }
-        if let Some(ask) = live.best(&worth).filter(|ask| ask.value > 1.0) {
-            return Some(Choice::Query(ask));
+        let has_id = self.form.search.by_id.is_some();
+        if !(has_id && self.are_queries_refused) {
+            let mut hoped_for = worth.clone();
+            for (worth, row) in hoped_for.iter_mut().zip(&self.rows) {
+                if row.standing == Standing::Out || row.hopes >= MOST_HOPES {
+                    *worth = 0.0;
+                }
+            }
+            if let Some(ask) = live.best(&hoped_for).filter(|ask| ask.value > 1.0) {
+                return Some(Choice::Query(ask));
+            }
         }
         let (row, _) = live.best_row(&worth).filter(|(_, left)| *left > 0.5)?;
         Some(Choice::Row(self.rows[row as usize].element))
@@ -740,6 +753,9 @@ impl Search {
         objective: Objective,
         now: Moment,
     ) -> f64 {
+        if matches!(choice, Choice::Overdue(_)) {
+            return f64::INFINITY;
+        }
         let worth = self.worth(scheduler, objective, now);
         let (mut counts, mut weights) = (0.0, 0.0);
         for row in &self.rows {
@@ -749,8 +765,10 @@ impl Search {
         let scale = if counts > 0.0 { weights / counts } else { 1.0 };
         let value = match choice {
             Choice::Query(ask) => self.live.as_ref().map(|live| live.value(ask.query, &worth)),
-            Choice::Row(element) => self.numbers.get(element).map(|&row| worth[row as usize]),
-            Choice::Overdue(_) => Some(f64::INFINITY),
+            Choice::Row(element) | Choice::Overdue(element) => {
+                let row = self.numbers.get(element);
+                row.map(|&row| worth[row as usize])
+            }
         };
         scale * value.unwrap_or(0.0)
     }
@@ -799,7 +817,6 @@ impl Search {
     /// A request is about to be made.
     pub(crate) fn begin(&mut self, ask: &Ask) {
         self.is_waiting = true;
-        self.was_by_id = false;
         if let Some(live) = &mut self.live {
             live.begin(ask.query, ask.page);
         }
@@ -814,6 +831,7 @@ impl Search {
 
     /// A request came to nothing.
     pub(crate) fn fail(&mut self, query: usize, page: u64, generation: u32) {
+        self.are_queries_refused = true;
         if let Some(live) = self.live.as_mut().filter(|_| generation == self.generation) {
             live.fail(query, page);
         }
@@ -828,6 +846,7 @@ impl Search {
         returned: &[ElementId],
         (total, at_least): (Option<f64>, f64),
     ) -> Option<Vec<u8>> {
+        self.are_queries_refused = false;
         if generation != self.generation {
             return None;
         }
@@ -846,13 +865,20 @@ impl Search {
         let n_pages = live.n_pages(query);
         let rows = &self.rows;
         let memory = live.remember(query, |row| rows[row as usize].element.0);
-        for &row in live.queries().rows(query) {
-            let row = &mut self.rows[row as usize];
-            if row.standing == Standing::New {
-                row.hopes += 1.0 / n_pages as f32;
+        // Where others came, it should have; else there is something about the query.
+        let n_came = returned.len() as f32;
+        let hope = (n_came / (n_came + 1.0)).max(LEAST_HOPE) / n_pages as f32;
+        for &number in live.queries().rows(query) {
+            if !returned.contains(&number) {
+                self.rows[number as usize].hopes += hope;
             }
         }
         Some(memory)
+    }
+
+    /// Whether a request for a page is under way.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.live.as_ref().is_some_and(|live| !live.is_idle())
     }
 
     /// Whether an element is a row of ours.
@@ -893,6 +919,7 @@ impl Search {
         let row = &mut self.rows[number as usize];
         row.since = row.since.max(at);
         row.held_until = Moment(0);
+        row.hopes = 0.0;
         let Some(news) = news else {
             return;
         };
@@ -945,6 +972,7 @@ impl Search {
         let mut bytes = self.form.digest().to_vec();
         bytes.extend(self.paused_until.0.to_le_bytes());
         bytes.extend(self.n_refusals.to_le_bytes());
+        bytes.push(u8::from(self.are_queries_refused));
         bytes.extend(self.quota.as_ref().map(Quota::remember).unwrap_or_default());
         bytes
     }
@@ -957,7 +985,10 @@ impl Search {
         let Some((until, rest)) = rest.split_first_chunk::<8>() else {
             return;
         };
-        let Some((n_refusals, quota)) = rest.split_first_chunk::<4>() else {
+        let Some((n_refusals, rest)) = rest.split_first_chunk::<4>() else {
+            return;
+        };
+        let Some((are_queries_refused, quota)) = rest.split_first() else {
             return;
         };
         // Whoever asks in another way may be answered.
@@ -966,6 +997,7 @@ impl Search {
             let furthest = now.0.saturating_add(LONGEST_PAUSE as i64);
             self.paused_until = Moment(i64::from_le_bytes(*until).min(furthest));
             self.n_refusals = u32::from_le_bytes(*n_refusals);
+            self.are_queries_refused = *are_queries_refused != 0;
         }
         if let Some(own) = &mut self.quota {
             own.recall(quota, clock::time(now));

@@ -41,7 +41,7 @@ pub(crate) struct Preparation {
 #[derive(Debug)]
 pub(super) struct KeptOf {
     pub(super) copy: Option<([u8; 32], BodyId)>,
-    /// Its versions, oldest first.
+    /// Its versions, in order.
     pub(super) versions: Vec<BodyId>,
 }
 

@@ -1,7 +1,6 @@
 //! The engine as a whole, against origins of our own.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use springtide_engine::origin::{Behaviour, Origin, SiteSettings, Validators, version_in};
@@ -81,18 +80,16 @@ pub(crate) fn run_till(
         .unwrap();
     let (stop, stopped) = watch::channel(false);
     let (sender, mut events) = mpsc::unbounded_channel();
-    let has_ended = AtomicBool::new(false);
     let ended = std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !has_ended.load(Ordering::Relaxed) && !is_done() {
+            // Whoever could be told to stop is gone once the run is over.
+            while !stop.is_closed() && !is_done() {
                 std::thread::sleep(Duration::from_millis(20));
             }
             stop.send_replace(true);
         });
         let run = springtide_engine::run(folder, settings, until, stopped, sender);
-        let ended = runtime.block_on(run);
-        has_ended.store(true, Ordering::Relaxed);
-        ended.unwrap()
+        runtime.block_on(run).unwrap()
     });
     let told = std::iter::from_fn(|| events.try_recv().ok()).collect();
     (ended, told)
@@ -396,6 +393,31 @@ fn all_that_is_due_at_one_host_is_polled_before_it_ends() {
     std::thread::sleep(Duration::from_secs(2));
     let ended = until_done(folder.path(), &settings);
     assert!(ended.n_polls >= 15, "{ended:?}");
+}
+
+/// Where a host allows no more than the budget does, new elements and old ones take
+/// turns: neither waits for the others to be done.
+#[test]
+fn new_elements_have_their_turn_at_a_busy_host() {
+    for first_pass in [FirstPass::Free, FirstPass::Counted] {
+        let origin = quiet_origin(60);
+        let folder = tempfile::tempdir().unwrap();
+        let mut settings = settings(&[("docs", SourceKind::Sitemap, origin.url("/sitemap.xml"))]);
+        settings.groups[0].gap = Span::days(0.03 / 86_400.0).unwrap();
+        settings.budget.first_pass = first_pass;
+        let (ended, _) = run_till(folder.path(), settings, seconds(60.0), || {
+            origin.n_requests() > 61 && elements(folder.path()).iter().all(|k| k.copy.is_some())
+        });
+        let all = elements(folder.path());
+        let n_new = all.iter().filter(|kept| kept.copy.is_none()).count();
+        assert_eq!(n_new, 0, "{first_pass:?}");
+        assert_eq!(all.len(), 61, "{first_pass:?}");
+        // A turn each, about.
+        assert!(
+            (75..250).contains(&ended.n_polls),
+            "{first_pass:?} {ended:?}"
+        );
+    }
 }
 
 /// Two hosts, one of which makes its polls wait: the budget is kept to when polls leave,

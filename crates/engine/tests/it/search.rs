@@ -10,7 +10,7 @@ use springtide_engine::origin::search::{
 use springtide_engine::settings::{
     AnswerShape, Burst, Difference, Headers, RowWeight, SearchSettings, SourceSettings, Staleness,
 };
-use springtide_engine::{Event, Settings, Until, What};
+use springtide_engine::{Event, Settings, Until, What, Why};
 use springtide_policy::query::{Queries, Split};
 use springtide_policy::{Objective, Rate, Span, Weight};
 use springtide_sim::search::{Asker, SearchWorld, run as simulate};
@@ -240,8 +240,9 @@ const N_BRANDS: usize = 60;
 const N_EACH: usize = 20;
 
 /// How many times staler rows are that are asked for by their ids than those that queries
-/// bring, both kept by the engine for a while, each from a server of its own.
-fn times_fresher(rates: &[Rate], local: &[usize]) -> f64 {
+/// bring, both kept by the engine for a while, each from a server of its own; nothing, if
+/// either was held up.
+fn times_fresher(rates: &[Rate], local: &[usize]) -> Option<f64> {
     let server = SearchServer::start(Shop {
         totals: Totals::Rounded,
         ..shop(N_BRANDS, N_EACH, rates.to_vec())
@@ -288,7 +289,9 @@ fn times_fresher(rates: &[Rate], local: &[usize]) -> f64 {
     let most = server.most_in_span(Duration::from_secs(1));
     assert!(most <= PER_SECOND as usize, "{most} requests in a second");
     assert!(assert_true_copies(folder.path(), &server) > 1000);
-    of(&by_id, &of_ids) / of(&server, &of_queries)
+    let least = (0.85 * f64::from(PER_SECOND) * SECONDS) as u64;
+    let is_held_up = server.n_requests().min(by_id.n_requests()) < least;
+    (!is_held_up).then(|| of(&by_id, &of_ids) / of(&server, &of_queries))
 }
 
 /// The same by the simulator, which knows rates and pages: a page of a brand is one
@@ -331,12 +334,12 @@ fn queries_keep_rows_fresher_than_ids_do_as_the_simulator_says() {
     let is_ours = |n: &usize| n % N_BRANDS < N_BRANDS / 2 && !n.is_multiple_of(3);
     let local: Vec<usize> = (0..n_rows).filter(is_ours).collect();
     let predicted = predicted_times_fresher(&rates, &local);
-    // Neighbours on the machine may hold up a run, and only make it worse.
+    // Neighbours on the machine may hold up a run.
     let mut seen = Vec::new();
-    let is_so = (0..3).any(|_| {
+    let is_so = (0..4).any(|_| {
         let times = times_fresher(&rates, &local);
         seen.push(times);
-        times >= 0.8 * predicted
+        times.is_some_and(|times| times >= 0.8 * predicted)
     });
     assert!(is_so, "{seen:?} times, and not {predicted}");
 }
@@ -419,6 +422,31 @@ fn rows_that_queries_hide_are_asked_for_by_their_ids_when_they_are_worth_it() {
 }
 
 #[test]
+fn without_totals_no_page_is_asked_for_again_and_again() {
+    // Thirty of the hundred rows of a brand are shown, and nobody says how many there are.
+    let mut shop = shop(4, 100, vec![rate(0.2); 400]);
+    (shop.top, shop.totals) = (30, Totals::Absent);
+    let server = SearchServer::start(shop).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let local: Vec<usize> = (0..160).collect();
+    let mut settings = source(&server, folder.path(), &local);
+    let own = search(&mut settings);
+    own.top = 1000;
+    own.by_id = None;
+    own.quota = Some(Burst {
+        n_polls: 60,
+        span: span(1.0),
+    });
+    run_until(folder.path(), &settings, || server.n_requests() > 600);
+    let mut times: BTreeMap<String, usize> = BTreeMap::new();
+    for request in server.requests() {
+        *times.entry(request.path).or_default() += 1;
+    }
+    let most = times.iter().max_by_key(|(_, n)| **n).unwrap();
+    assert!(*most.1 < 120, "{most:?} of {}", server.n_requests());
+}
+
+#[test]
 fn rows_that_are_not_ours_are_ignored_or_added() {
     for adds_unknown in [false, true] {
         let server = SearchServer::start(shop(4, 10, vec![rate(0.0); 40])).unwrap();
@@ -431,9 +459,10 @@ fn rows_that_are_not_ours_are_ignored_or_added() {
         let found = rows(folder.path()).len();
         assert_eq!(found > 3, adds_unknown, "{found}");
         // They stay, and are asked for like the others.
+        let before = server.n_requests();
         run_until(folder.path(), &settings, || {
             let all = rows(folder.path());
-            server.n_requests() > 30 && all.values().all(|kept| kept.copy.is_some())
+            server.n_requests() > before + 10 && all.values().all(|kept| kept.copy.is_some())
         });
         let all = rows(folder.path());
         assert!(all.len() >= found);
@@ -521,17 +550,25 @@ fn a_source_that_refuses_is_left_alone_for_twice_as_long_each_time() {
     let settings = source(&server, folder.path(), &local);
     server.misbehave(Trouble::Captcha, 3..6);
     // A restart in between is no reason to ask sooner.
+    let mut told = Vec::new();
     for _ in 0..40 {
-        run(folder.path(), settings.clone(), until(1.2));
+        let (_, events) = run(folder.path(), settings.clone(), until(1.2));
+        told.extend(events.into_iter().filter_map(|event| match event {
+            Event::SourceFailed { message, .. } => Some(message),
+            _ => None,
+        }));
         if server.n_requests() > 6 {
             break;
         }
+    }
+    for wait in ["0.5", "1", "2"] {
+        let words = format!("nothing is asked for {wait} s");
+        assert!(told.iter().any(|m| m.ends_with(&words)), "{wait}: {told:?}");
     }
     let at: Vec<SystemTime> = server.requests().iter().map(|r| r.received_at).collect();
     for (n, least) in [(3, 0.5), (4, 1.0), (5, 2.0)] {
         let gap = at[n + 1].duration_since(at[n]).unwrap().as_secs_f64();
         assert!(gap >= least, "{gap} s after refusal {n}");
-        assert!(gap < least + 5.0, "{gap} s after refusal {n}");
     }
 }
 
@@ -630,7 +667,7 @@ fn what_is_asked_for_by_the_user_is_polled_by_its_id_or_by_a_query() {
         let before = server.n_requests();
         let asked = Until {
             what: What::These(vec![row.element.id]),
-            ..Until::default()
+            ..until(60.0)
         };
         let (ended, events) = run(folder.path(), settings, asked);
         assert_eq!(ended.n_polls, server.n_requests() - before);
@@ -660,7 +697,7 @@ fn what_is_asked_for_by_the_user_comes_with_few_queries() {
         let (before, began) = (server.n_requests(), SystemTime::now());
         let asked = Until {
             what: What::These(ids),
-            ..Until::default()
+            ..until(60.0)
         };
         let (ended, _) = run(folder.path(), settings, asked);
         assert_eq!(ended.n_polls, server.n_requests() - before);
@@ -673,6 +710,44 @@ fn what_is_asked_for_by_the_user_comes_with_few_queries() {
                 "{id}"
             );
         }
+    }
+}
+
+#[test]
+fn a_word_that_the_server_does_not_know_spoils_little() {
+    for has_id in [true, false] {
+        let server = SearchServer::start(shop(10, 40, vec![rate(0.0); 400])).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let local: Vec<usize> = (0..300).collect();
+        let mut settings = source(&server, folder.path(), &local);
+        let own = search(&mut settings);
+        own.quota = Some(Burst {
+            n_polls: 200,
+            span: span(1.0),
+        });
+        if !has_id {
+            own.by_id = None;
+        }
+        let path = folder.path().join("rows.csv");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let (head, lines) = text.split_once('\n').unwrap();
+        let lines = lines.replace("brand", "book brand");
+        std::fs::write(&path, format!("{head}\n{lines}")).unwrap();
+        run_until(folder.path(), &settings, || n_ok(folder.path()) == 300);
+        assert_eq!(n_ok(folder.path()), 300);
+        // A page has at most ten of them.
+        assert!(server.n_requests() <= 100, "{}", server.n_requests());
+        let ids: Vec<ElementId> = rows(folder.path())
+            .values()
+            .map(|kept| kept.element.id)
+            .collect();
+        let asked = Until {
+            what: What::These(ids),
+            ..until(60.0)
+        };
+        let (ended, _) = run(folder.path(), settings, asked);
+        assert_eq!(ended.why, Why::Done, "{ended:?}");
+        assert!(ended.n_polls <= 60, "{ended:?}");
     }
 }
 

@@ -93,6 +93,14 @@ impl Retrieval {
         mean / sum
     }
 
+    /// How many rows a server returns at the most that has so many.
+    pub(super) fn most(&self, n_server: f64) -> f64 {
+        match self.method {
+            Method::AllPages => n_server.min(self.top as f64),
+            Method::FirstPage => n_server.min(self.page_size.min(self.top) as f64),
+        }
+    }
+
     /// The chance that one of the server's rows that match is among those returned,
     /// if any of them may be.
     ///

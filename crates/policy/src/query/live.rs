@@ -44,6 +44,9 @@ pub struct Live {
     failed: BTreeMap<(usize, u64), u32>,
     /// What answers say of queries that were never asked.
     surplus: Surplus,
+    /// How many rows a term finds, if that was told: queries with others besides find no
+    /// more.
+    ceilings: Vec<f64>,
 }
 
 /// What answers have shown of a query.
@@ -53,6 +56,41 @@ struct Known {
     total: Option<f64>,
     at_least: f64,
     places: Vec<Place>,
+    /// Pages that were read at least once, a bit each.
+    read: Vec<u64>,
+}
+
+impl Known {
+    fn new(n_rows: usize) -> Self {
+        Self {
+            total: None,
+            at_least: 0.0,
+            places: vec![Place::default(); n_rows],
+            read: Vec::new(),
+        }
+    }
+
+    fn note_read(&mut self, page: u16) {
+        let (word, bit) = (usize::from(page) / 64, page % 64);
+        if self.read.len() <= word {
+            self.read.resize(word + 1, 0);
+        }
+        self.read[word] |= 1 << bit;
+    }
+
+    /// How many rows of ours are known to be where.
+    fn n_found(&self) -> usize {
+        self.places.iter().filter(|place| place.page > 0).count()
+    }
+
+    /// How many results there are, if nobody says: as many for each of ours that was not
+    /// found as for each that was.
+    fn guess(&self, page_size: u64) -> Option<f64> {
+        let n_read: u32 = self.read.iter().map(|word| word.count_ones()).sum();
+        let ratio = (self.places.len() + 1) as f64 / (self.n_found() + 1) as f64;
+        let guess = f64::from(n_read) * page_size as f64 * ratio;
+        (n_read > 0).then(|| guess.max(self.at_least))
+    }
 }
 
 /// Where a row was in the answers to a query.
@@ -62,8 +100,64 @@ struct Place {
     page: u16,
     /// If nobody does, how many pages from the first on it is not on.
     beyond: u16,
+    /// On which of the 64 after the one that follows those it is not either, a bit each.
+    ahead: u64,
     /// How often in a row it was on none.
     n_missed: u8,
+}
+
+impl Place {
+    /// It is not on a page.
+    fn rule_out(&mut self, page: u16) {
+        let ahead = i32::from(page) - i32::from(self.beyond) - 2;
+        match ahead {
+            -1 => {
+                // What follows without a gap belongs to the beginning.
+                let n = self.ahead.trailing_ones();
+                self.beyond = self.beyond.saturating_add(1 + n as u16);
+                self.ahead = self.ahead.checked_shr(n + 1).unwrap_or(0);
+            }
+            0..64 => self.ahead |= 1 << ahead,
+            _ => {}
+        }
+    }
+
+    /// The pages beyond the first ones that it is not on either, counted from 1.
+    fn gaps(self) -> impl Iterator<Item = u64> {
+        let mut left = self.ahead;
+        std::iter::from_fn(move || {
+            let next = left.trailing_zeros();
+            left &= left.wrapping_sub(1);
+            (next < 64).then(|| u64::from(self.beyond) + 2 + u64::from(next))
+        })
+    }
+
+    /// How many of so many pages it may be on, if it is not known where.
+    fn n_left(self, n_pages: u64) -> u64 {
+        let n_gaps = self.gaps().filter(|page| *page <= n_pages).count() as u64;
+        n_pages
+            .saturating_sub(u64::from(self.beyond))
+            .saturating_sub(n_gaps)
+    }
+
+    /// The chance that it is on one of the pages it may be on, each, if it is on any of
+    /// all pages with this chance; and which those are.
+    ///
+    /// That it was not on the others makes it likelier that it is on none:
+    ///
+    /// ```text
+    /// p / (n − p·(n − m)),   m of n pages left
+    /// ```
+    fn hope(mut self, n_pages: u64, chance: f64) -> (f64, Self) {
+        let mut n_left = self.n_left(n_pages);
+        if n_left == 0 {
+            (self.beyond, self.ahead) = (0, 0);
+            n_left = n_pages;
+        }
+        let (all, left) = (n_pages as f64, n_left as f64);
+        let hope = chance / (all - chance * (all - left));
+        (hope / (f64::from(self.n_missed) + 1.0), self)
+    }
 }
 
 /// A request that could be made.
@@ -75,6 +169,15 @@ pub struct Ask {
     pub page: u64,
     /// What it is worth.
     pub value: f64,
+}
+
+/// A request for a page, or for one row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Request {
+    /// A page of the answer to a query.
+    Page(Ask),
+    /// A row, by its id: it comes, and nothing else.
+    Row(u32),
 }
 
 /// A page of an answer.
@@ -106,6 +209,7 @@ impl Live {
             under_way: Vec::new(),
             failed: BTreeMap::new(),
             surplus: Surplus::default(),
+            ceilings: Vec::new(),
         }
     }
 
@@ -132,11 +236,13 @@ impl Live {
         let efficiency = Efficiency::Corrected;
         let queries = Queries::about(&rows, &estimates, &retrieval, efficiency, max_terms);
         let classes: Vec<u8> = rows.term_ids().map(class_of).collect();
+        let ceilings = vec![f64::INFINITY; classes.len()];
         let surplus = Surplus::new(&queries, &classes);
         Ok(Self {
             rows,
             is_counted: false,
             surplus,
+            ceilings,
             ..Self::new(queries, retrieval)
         })
     }
@@ -154,24 +260,63 @@ impl Live {
     /// How many rows a query is taken to find on the server: what was last said, else
     /// an estimate.
     ///
-    /// Never less than we hold, nor less than was seen.
+    /// Where nobody says, never less than we hold, nor less than was seen, unless one of
+    /// its terms finds less.
     pub fn n_server(&self, query: usize) -> f64 {
         let n_local = self.queries.rows(query).len() as f64;
         let known = self.known.get(&query);
         if let Some(total) = known.and_then(|known| known.total) {
             return total;
         }
-        let estimate = if self.is_counted {
-            self.queries.n_server(query).max(n_local)
-        } else {
-            n_local * self.surplus.expected(query, self.queries.term_list(query))
-        };
-        estimate.max(known.map_or(0.0, |known| known.at_least))
+        if self.is_counted {
+            let at_least = known.map_or(0.0, |known| known.at_least);
+            return self.queries.n_server(query).max(n_local).max(at_least);
+        }
+        let terms = self.queries.term_list(query);
+        let guess = known.and_then(|known| known.guess(self.retrieval.page_size()));
+        let guess = guess.unwrap_or_else(|| n_local * self.surplus.expected(query, terms));
+        let ceilings = terms.iter().map(|&term| self.ceilings[term as usize]);
+        ceilings.fold(guess, f64::min)
+    }
+
+    /// Of an answer: on how many pages it is, and the chance that a row of ours is on any
+    /// of them that was on none so far.
+    ///
+    /// ```text
+    /// min(1, K/|R_S|), and not more rows than it has results
+    /// ```
+    fn outlook(&self, query: usize) -> (u64, f64) {
+        let n_server = self.n_server(query);
+        let n_local = self.queries.rows(query).len();
+        let n_found = self.known.get(&query).map_or(0, Known::n_found);
+        let n_missing = n_local.saturating_sub(n_found).max(1);
+        // A half, since nothing is certain.
+        let room = (self.retrieval.most(n_server) - n_found as f64).max(0.0) + 0.5;
+        let chance = self.retrieval.chance(n_server);
+        let n_pages = self.retrieval.n_requests(n_server);
+        (n_pages, chance.min(room / n_missing as f64))
     }
 
     /// How many pages of an answer there are to read.
     pub fn n_pages(&self, query: usize) -> u64 {
-        self.retrieval.n_requests(self.n_server(query))
+        self.outlook(query).0
+    }
+
+    /// The best request now, if rows may be asked for one by one as well: a row by itself,
+    /// if it may be asked for and is worth more than any page.
+    pub fn next(&self, worth: &[f64], may_be_asked: impl Fn(u32) -> bool) -> Option<Request> {
+        let page = self.best(worth);
+        let least = page.map_or(0.0, |ask| ask.value);
+        let mut alone = worth.to_vec();
+        for (row, worth) in (0..).zip(&mut alone) {
+            if !may_be_asked(row) {
+                *worth = 0.0;
+            }
+        }
+        match self.best_row(&alone) {
+            Some((row, worth)) if worth > least => Some(Request::Row(row)),
+            _ => page.map(Request::Page),
+        }
     }
 
     /// The request that is best now, if these are what refreshing each row is worth;
@@ -197,8 +342,7 @@ impl Live {
     }
 
     /// The row that is worth most by itself, beside those that are about to come, and
-    /// what it is worth: where rows can be asked for one by one, a request that returns
-    /// it and nothing else.
+    /// what it is worth.
     pub fn best_row(&self, worth: &[f64]) -> Option<(u32, f64)> {
         let mut worth = worth.to_vec();
         self.discount_under_way(&mut worth);
@@ -255,11 +399,10 @@ impl Live {
         self.give_up(query, page.number);
         self.failed.remove(&(query, page.number));
         let n_rows = self.queries.rows(query).len();
-        let known = self.known.entry(query).or_insert_with(|| Known {
-            total: None,
-            at_least: 0.0,
-            places: vec![Place::default(); n_rows],
-        });
+        let known = self
+            .known
+            .entry(query)
+            .or_insert_with(|| Known::new(n_rows));
         let at_least = page.at_least.max(page.returned.len() as f64);
         known.at_least = known.at_least.max(at_least);
         if let Some(total) = page
@@ -268,16 +411,11 @@ impl Live {
         {
             known.total = Some(total.max(at_least));
             known.at_least = at_least;
+            lower(&mut self.ceilings, self.queries.term_list(query), known);
         }
-        if known.total.is_some() {
-            self.settle_surplus();
-        }
-        let n_pages = self.n_pages(query);
-        let rows = self.queries.rows(query);
-        let Some(known) = self.known.get_mut(&query) else {
-            return;
-        };
         let number = u16::try_from(page.number).unwrap_or(u16::MAX);
+        known.note_read(number);
+        let rows = self.queries.rows(query);
         let mut is_here = vec![false; rows.len()];
         let returned = page.returned.iter();
         for place in returned.filter_map(|row| rows.binary_search(row).ok()) {
@@ -289,16 +427,19 @@ impl Live {
                     page: number,
                     ..Place::default()
                 };
-                continue;
-            }
-            if place.page == number {
+            } else if place.page == number {
                 // It has moved.
-                place.page = 0;
+                *place = Place::default();
+                place.rule_out(number);
+            } else if place.page == 0 {
+                place.rule_out(number);
             }
-            if place.page == 0 && place.beyond.saturating_add(1) == number {
-                place.beyond = number;
-            }
-            if place.page == 0 && u64::from(place.beyond) >= n_pages.min(MOST_PAGES as u64) {
+        }
+        self.settle_surplus();
+        let n_pages = self.n_pages(query).min(MOST_PAGES as u64);
+        let known = self.known.get_mut(&query);
+        for place in known.into_iter().flat_map(|known| &mut known.places) {
+            if place.page == 0 && place.n_left(n_pages) == 0 {
                 *place = Place {
                     n_missed: place.n_missed.saturating_add(1),
                     ..Place::default()
@@ -315,11 +456,16 @@ impl Live {
         };
         bytes.extend(known.total.unwrap_or(f64::NAN).to_le_bytes());
         bytes.extend(known.at_least.to_le_bytes());
+        bytes.extend((known.read.len() as u16).to_le_bytes());
+        bytes.extend(known.read.iter().flat_map(|word| word.to_le_bytes()));
         for (&row, place) in self.queries.rows(query).iter().zip(&known.places) {
-            if place.page > 0 || place.n_missed > 0 || place.beyond > 0 {
+            let is_nothing =
+                (place.page, place.beyond, place.ahead, place.n_missed) == (0, 0, 0, 0);
+            if !is_nothing {
                 bytes.extend(number_of(row).to_le_bytes());
                 bytes.extend(place.page.to_le_bytes());
                 bytes.extend(place.beyond.to_le_bytes());
+                bytes.extend(place.ahead.to_le_bytes());
                 bytes.push(place.n_missed);
             }
         }
@@ -342,6 +488,7 @@ impl Live {
                 continue;
             };
             if let Some(known) = recalled(bytes, self.queries.rows(query), &row_of) {
+                lower(&mut self.ceilings, self.queries.term_list(query), &known);
                 self.known.insert(query, known);
             }
         }
@@ -351,9 +498,11 @@ impl Live {
     /// Works out anew what answers say of queries that were never asked.
     fn settle_surplus(&mut self) {
         let queries = &self.queries;
+        let page_size = self.retrieval.page_size();
         let told = self.known.iter().filter_map(|(&query, known)| {
             let n_local = queries.rows(query).len().max(1) as f64;
-            Some((query, known.total? / n_local))
+            let total = known.total.or_else(|| known.guess(page_size))?;
+            Some((query, total / n_local))
         });
         self.surplus.settle(queries, told);
     }
@@ -361,31 +510,31 @@ impl Live {
     /// Rows that are about to come are worth that much less.
     fn discount_under_way(&self, worth: &mut [f64]) {
         for &(query, page) in &self.under_way {
-            let n_pages = self.n_pages(query);
+            let (n_pages, chance) = self.outlook(query);
             let known = self.known.get(&query);
             for (at, &row) in self.queries.rows(query).iter().enumerate() {
                 let place = known.map_or_else(Place::default, |known| known.places[at]);
-                let left = n_pages.saturating_sub(u64::from(place.beyond)).max(1) as f64;
-                let factor = match u64::from(place.page) {
-                    0 if u64::from(place.beyond) < page => 1.0 - 1.0 / left,
-                    there if there == page => 0.0,
-                    _ => 1.0,
+                let (hope, place) = match place.page {
+                    0 => place.hope(n_pages, chance),
+                    there => (f64::from(u8::from(u64::from(there) == page)), place),
                 };
-                worth[row as usize] *= factor;
+                let may_be_there =
+                    u64::from(place.beyond) < page && place.gaps().all(|gap| gap != page);
+                if may_be_there {
+                    worth[row as usize] *= 1.0 - hope;
+                }
             }
         }
     }
 
     /// The page of a query that is worth most.
     ///
-    /// A row is on the page where it was, or else on any that it may be on; it is there
-    /// at all with the chance p = min(1, K/|R_S|), halved, then a third, … for each time
-    /// in a row that it was not.
+    /// A row is on the page where it was, or else on any where it was not missing; it is
+    /// there at all with the chance p = min(1, K/|R_S|), halved, then a third, … for each
+    /// time that it was on none of them.
     fn weigh(&self, query: usize, worth: &[f64]) -> Ask {
         let rows = self.queries.rows(query);
-        let n_server = self.n_server(query);
-        let n_pages = self.retrieval.n_requests(n_server);
-        let chance = self.retrieval.chance(n_server);
+        let (n_pages, chance) = self.outlook(query);
         let is_asked = |page| self.under_way.contains(&(query, page));
         let doubt = |page| match self.failed.get(&(query, page)) {
             Some(&n) => 1.0 / f64::from(n + 1),
@@ -410,13 +559,15 @@ impl Live {
         // What may be on any page from this one on, each.
         let mut from_page = vec![0.0; n_told];
         for (&row, place) in rows.iter().zip(&known.places) {
-            let expected = worth[row as usize] / f64::from(u16::from(place.n_missed) + 1);
-            match on_page.get_mut(usize::from(place.page).wrapping_sub(1)) {
-                Some(sum) => *sum += expected,
-                None => {
-                    let first = usize::from(place.beyond).min(n_told - 1);
-                    from_page[first] += chance * expected / (n_pages - first as u64) as f64;
-                }
+            let worth = worth[row as usize];
+            if let Some(sum) = on_page.get_mut(usize::from(place.page).wrapping_sub(1)) {
+                *sum += worth;
+                continue;
+            }
+            let (hope, place) = place.hope(n_pages, chance);
+            from_page[usize::from(place.beyond).min(n_told - 1)] += hope * worth;
+            for gap in place.gaps().take_while(|gap| *gap <= n_told as u64) {
+                on_page[gap as usize - 1] -= hope * worth;
             }
         }
         let mut anywhere = 0.0;
@@ -431,31 +582,51 @@ impl Live {
     }
 }
 
+/// No query with this term finds more than the term does by itself.
+fn lower(ceilings: &mut [f64], terms: &[u32], known: &Known) {
+    if let ([term], Some(total)) = (terms, known.total)
+        && let Some(ceiling) = ceilings.get_mut(*term as usize)
+    {
+        *ceiling = total;
+    }
+}
+
 /// Pages of an answer that are told apart.
 const MOST_PAGES: usize = 1000;
 /// The layout of what is remembered, in its first byte.
-const LAYOUT: u8 = 1;
+const LAYOUT: u8 = 2;
 
 fn recalled(bytes: &[u8], rows: &[u32], row_of: impl Fn(u32) -> Option<u32>) -> Option<Known> {
     let (&LAYOUT, bytes) = bytes.split_first()? else {
         return None;
     };
     let (total, bytes) = bytes.split_first_chunk::<8>()?;
-    let (at_least, places) = bytes.split_first_chunk::<8>()?;
+    let (at_least, bytes) = bytes.split_first_chunk::<8>()?;
+    let (n_words, bytes) = bytes.split_first_chunk::<2>()?;
+    let n_words = usize::from(u16::from_le_bytes(*n_words));
+    let (read, places) = bytes.split_at_checked(8 * n_words)?;
     let (total, at_least) = (f64::from_le_bytes(*total), f64::from_le_bytes(*at_least));
     let mut known = Known {
         total: (total.is_finite() && total >= 0.0).then_some(total),
         at_least: if at_least.is_finite() { at_least } else { 0.0 },
         places: vec![Place::default(); rows.len()],
+        read: read
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .map(|word| u64::from_le_bytes(*word))
+            .collect(),
     };
-    for entry in places.chunks_exact(9) {
-        let number = u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
+    for entry in places.as_chunks::<17>().0 {
+        let [n0, n1, n2, n3, p0, p1, b0, b1, ahead @ .., n_missed] = *entry;
+        let number = u32::from_le_bytes([n0, n1, n2, n3]);
         let at = row_of(number).and_then(|row| rows.binary_search(&row).ok());
         if let Some(at) = at {
             known.places[at] = Place {
-                page: u16::from_le_bytes([entry[4], entry[5]]),
-                beyond: u16::from_le_bytes([entry[6], entry[7]]),
-                n_missed: entry[8],
+                page: u16::from_le_bytes([p0, p1]),
+                beyond: u16::from_le_bytes([b0, b1]),
+                ahead: u64::from_le_bytes(ahead),
+                n_missed,
             };
         }
     }
@@ -464,6 +635,7 @@ fn recalled(bytes: &[u8], rows: &[u32], row_of: impl Fn(u32) -> Option<u32>) -> 
 
 #[cfg(test)]
 mod tests {
+    use super::super::candidates::Method;
     use super::super::rows::RowsBuilder;
     use super::super::terms::{Split, StopWords, terms_in};
     use super::*;
@@ -514,6 +686,13 @@ mod tests {
         assert_eq!(live.best_for(2).unwrap().query, 4);
         assert_eq!(live.best_row(&[9.0, 9.5, 0.0]), Some((1, 9.5)));
         assert_eq!(live.best_row(&[0.0; 3]), None);
+        // One by one, what is worth more than any page.
+        let worth = [1.0, 1.0, 3.0];
+        let page = live.best(&worth).map(Request::Page);
+        assert_eq!(live.next(&worth, |row| row < 2), page);
+        assert_eq!(live.next(&worth, |_| true), page);
+        let live = Live::new(Queries::given([(&[0, 1, 2][..], 25.0)]), Retrieval::USUAL);
+        assert_eq!(live.next(&worth, |_| true), Some(Request::Row(2)));
     }
 
     #[test]
@@ -565,9 +744,10 @@ mod tests {
             };
             live.read(red, &page);
         };
-        // Nobody says how many there are: there is a page more than was read.
+        // Nobody says how many there are: ten with one of our four and one more, so to say,
+        // of five.
         read(&mut live, 1, &[0], None);
-        assert_eq!(live.n_server(red), 11.0);
+        assert_eq!(live.n_server(red), 25.0);
         read(&mut live, 1, &[0], Some(30.0));
         // Two on either of two pages: one on each.
         let ask = live.weigh(red, &[0.5, 1.0, 1.0, 0.0]);
@@ -580,11 +760,107 @@ mod tests {
         // The last was on none of them.
         let ask = live.weigh(red, &[0.0, 0.0, 0.0, 3.0]);
         assert_eq!((ask.page, ask.value), (1, 0.5));
-        // What has moved may be anywhere.
+        // What has moved may be anywhere else.
         read(&mut live, 3, &[1], Some(30.0));
-        assert_eq!(live.weigh(red, &[0.0, 0.0, 3.0, 0.0]).value, 1.0);
+        assert_eq!(live.weigh(red, &[0.0, 0.0, 3.0, 0.0]).value, 1.5);
         live.begin(red, 3);
         assert_eq!(live.weigh(red, &[0.0, 1.0, 0.0, 0.0]).value, 0.0);
+    }
+
+    #[test]
+    fn pages_that_brought_nothing_lose_their_worth() {
+        let mut live = titled(&["red boat"; 30]);
+        let red = query_of(&live, "red");
+        // The server shows thirty of very many, and does not say so.
+        live.retrieval = Retrieval::new(10, 30, Method::AllPages).unwrap();
+        let mut n_vain = [0; 3];
+        for _ in 0..60 {
+            // Nothing is where it was.
+            let ask = live.weigh(red, &[1.0; 30]);
+            n_vain[ask.page as usize - 1] += 1;
+            let page = Page {
+                number: ask.page,
+                at_least: 30.0,
+                total: None,
+                ..EMPTY
+            };
+            live.read(red, &page);
+        }
+        // Each page as often as the others, and less and less is hoped for.
+        assert_eq!(n_vain, [20; 3]);
+        let chance = 30.0 / live.n_server(red);
+        let ask = live.weigh(red, &[1.0; 30]);
+        assert!(
+            (ask.value - 30.0 * chance / 3.0 / 21.0).abs() < 1e-9,
+            "{ask:?}"
+        );
+    }
+
+    #[test]
+    fn an_endless_answer_is_not_read_to_its_end() {
+        let mut live = titled(&["red boat", "red house", "red mill", "old boat", "old mill"]);
+        let red = query_of(&live, "red");
+        let mut values = Vec::new();
+        for number in 1..=40 {
+            let page = Page {
+                number,
+                returned: &[],
+                total: None,
+                at_least: 10.0 * number as f64 + 1.0,
+            };
+            live.read(red, &page);
+            values.push(live.value(red, &[1.0; 5]));
+        }
+        // Rows of ours are as rare as it was long to look for them.
+        assert!(
+            values[0] <= 1.0 && values.is_sorted_by(|a, b| a > b),
+            "{values:?}"
+        );
+        assert!(values[39] < 0.03, "{values:?}");
+    }
+
+    #[test]
+    fn a_word_that_the_server_does_not_know_is_worth_little_with_any_other() {
+        let titles = [["red boat"; 5], ["old boat"; 5], ["red mill"; 5]].concat();
+        let mut live = titled(&titles);
+        let (red, both) = (query_of(&live, "red"), query_of(&live, "boat red"));
+        let worth = [1.0; 15];
+        assert_eq!(
+            (live.value(red, &worth), live.value(both, &worth)),
+            (10.0, 5.0)
+        );
+        live.read(red, &EMPTY);
+        // It has no results, so none of ours, unless it was wrong.
+        assert!((live.value(red, &worth) - 0.25).abs() < 1e-12);
+        assert_eq!(live.value(both, &worth), 0.5);
+        assert_eq!(live.best(&worth).unwrap().query, query_of(&live, "boat"));
+        let page = Page {
+            total: Some(5.0),
+            returned: &[1, 2, 3, 4],
+            ..EMPTY
+        };
+        live.read(red, &page);
+        assert_eq!(live.outlook(red), (1, 1.5 / 6.0));
+    }
+
+    #[test]
+    fn pages_out_of_order_are_ruled_out_too() {
+        let mut place = Place::default();
+        for page in [3, 4, 7, 90, 1] {
+            place.rule_out(page);
+        }
+        assert_eq!((place.beyond, place.n_left(10)), (1, 6));
+        assert_eq!(place.gaps().collect::<Vec<u64>>(), [3, 4, 7]);
+        // On one of six of ten, if it is on any.
+        assert!((place.hope(10, 1.0).0 - 1.0 / 6.0).abs() < 1e-12);
+        assert!((place.hope(10, 0.5).0 - 0.05 / 0.8).abs() < 1e-12);
+        place.rule_out(2);
+        assert_eq!((place.beyond, place.n_left(10)), (4, 5));
+        assert_eq!(place.gaps().collect::<Vec<u64>>(), [7]);
+        for page in 5..=70 {
+            place.rule_out(page);
+        }
+        assert_eq!((place.beyond, place.ahead), (70, 0));
     }
 
     #[test]
