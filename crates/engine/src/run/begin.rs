@@ -53,7 +53,10 @@ impl Engine {
             match self.next_counted(now)? {
                 Some(next) => {
                     let has_begun = match next {
-                        Next::Element(id, purpose) => self.begin(id, purpose, true, now)?,
+                        Next::Element(id, purpose) => {
+                            self.takes_new_turn = purpose != Purpose::First;
+                            self.begin(id, purpose, true, now)?
+                        }
                         Next::Page(source, ask) => self.ask(source, ask, None, true, now)?,
                     };
                     if has_begun {
@@ -144,17 +147,13 @@ impl Engine {
         if let Some(id) = self.overdue_listing(now) {
             return Ok(Some(Next::Element(id, Purpose::Due)));
         }
-        if self.settings.budget.first_pass == settings::FirstPass::Counted {
-            // New ones and old ones take turns.
-            if let Some((_, id)) = self.next_in_turn(at)? {
-                return Ok(Some(Next::Element(id, Purpose::First)));
-            }
-            self.takes_new_turn = !self.takes_new_turn;
-            if self.takes_new_turn
-                && let Some((_, id)) = self.first_pass.next(&self.store, &self.hosts, at)?
-            {
-                return Ok(Some(Next::Element(id, Purpose::First)));
-            }
+        // New ones that count and old ones take turns; a turn that cannot be taken now is
+        // kept.
+        let is_turn_of_new = self.takes_new_turn && !self.is_first_pass_free();
+        if is_turn_of_new
+            && let Some((_, id)) = self.first_pass.next(&self.store, &self.hosts, at)?
+        {
+            return Ok(Some(Next::Element(id, Purpose::First)));
         }
         if matches!(self.until.what, What::Everything)
             && self.rng.random::<f64>() < self.settings.budget.audit
@@ -162,7 +161,7 @@ impl Engine {
         {
             return Ok(Some(Next::Element(id, Purpose::Audit)));
         }
-        if let Some((request, worth)) = self.best_request(now)? {
+        if let Some((request, worth)) = self.best_request(is_turn_of_new, now)? {
             // Where worth is not what polls are chosen by, they take turns.
             self.is_turn_of_searches = !self.is_turn_of_searches;
             let others = match self.scheduler.next_worth(at) {

@@ -233,8 +233,13 @@ impl Engine {
     }
 
     /// The request of search sources that is best now, and what it is worth in terms of
-    /// what is to be kept fresh elsewhere.
-    pub(super) fn best_request(&mut self, now: Moment) -> Result<Option<(Next, f64)>, Error> {
+    /// what is to be kept fresh elsewhere. Rows that were never had come first, if it is
+    /// their turn.
+    pub(super) fn best_request(
+        &mut self,
+        is_turn_of_new: bool,
+        now: Moment,
+    ) -> Result<Option<(Next, f64)>, Error> {
         let usual = self.settings.policy.objective;
         let is_free = self.is_first_pass_free();
         let ids: Vec<SourceId> = self.searches.keys().copied().collect();
@@ -243,7 +248,6 @@ impl Engine {
             if !self.may_be_asked(id, now) {
                 continue;
             }
-            let takes_new = !is_free && self.takes_new_turn;
             let Some(search) = self.searches.get_mut(&id) else {
                 continue;
             };
@@ -252,7 +256,7 @@ impl Engine {
                 // Its first pass comes first, and does not count.
                 continue;
             }
-            let new = match takes_new {
+            let new = match is_turn_of_new {
                 true => search.choose_new(now),
                 false => None,
             };
@@ -275,6 +279,7 @@ impl Engine {
             };
             if best.is_none_or(|(_, most)| worth > most) {
                 best = Some((next, worth));
+                self.takes_new_turn = new.is_none();
             }
         }
         for id in ids {
