@@ -675,17 +675,55 @@ fn one_budget_is_shared_with_other_sources() {
     assert!(polls > 3 * of_shop, "{polls}");
 }
 
+/// A shop in which nothing changes, and fifty of its rows, each polled.
+fn kept_shop(has_id: bool) -> (SearchServer, tempfile::TempDir, Settings) {
+    let server = SearchServer::start(shop(10, 12, vec![rate(0.0); 120])).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let local: Vec<usize> = (0..50).collect();
+    let mut settings = source(&server, folder.path(), &local);
+    if !has_id {
+        search(&mut settings).by_id = None;
+    }
+    run_until(folder.path(), &settings, || n_ok(folder.path()) == 50);
+    (server, folder, settings)
+}
+
+#[test]
+fn a_page_after_the_last_may_be_refused() {
+    // Thirty of a hundred and twenty are shown, and nobody says how many there are.
+    let mut shop = shop(2, 120, vec![rate(0.2); 240]);
+    (shop.top, shop.totals) = (30, Totals::Absent);
+    let server = SearchServer::start(shop).unwrap();
+    for query in (0..2)
+        .map(|n| format!("brand{n}"))
+        .chain((0..7).map(|n| format!("colour{n}")))
+    {
+        let path = format!("/search?q={query}&page=4");
+        let refusal = springtide_engine::origin::Behaviour::status(400);
+        server.origin().script(&path, refusal);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let local: Vec<usize> = (0..200).collect();
+    let settings = source(&server, folder.path(), &local);
+    let is_refused = || {
+        server
+            .requests()
+            .iter()
+            .any(|request| request.status == 400)
+    };
+    let events = run_until(folder.path(), &settings, || {
+        is_refused() && n_ok(folder.path()) == 200
+    });
+    assert!(is_refused());
+    assert_eq!(n_ok(folder.path()), 200);
+    let is_failure = |event: &Event| matches!(event, Event::SourceFailed { .. });
+    assert!(!events.iter().any(is_failure));
+}
+
 #[test]
 fn what_is_asked_for_by_the_user_is_polled_by_its_id_or_by_a_query() {
     for has_id in [true, false] {
-        let server = SearchServer::start(shop(10, 12, vec![rate(0.0); 120])).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let local: Vec<usize> = (0..50).collect();
-        let mut settings = source(&server, folder.path(), &local);
-        if !has_id {
-            search(&mut settings).by_id = None;
-        }
-        run_until(folder.path(), &settings, || n_ok(folder.path()) == 50);
+        let (server, folder, settings) = kept_shop(has_id);
         let row = rows(folder.path())["r0011"].clone();
         server.catalogue().change(11);
         let before = server.n_requests();
@@ -706,14 +744,7 @@ fn what_is_asked_for_by_the_user_is_polled_by_its_id_or_by_a_query() {
 #[test]
 fn what_is_asked_for_by_the_user_comes_with_few_queries() {
     for has_id in [true, false] {
-        let server = SearchServer::start(shop(10, 12, vec![rate(0.0); 120])).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let local: Vec<usize> = (0..50).collect();
-        let mut settings = source(&server, folder.path(), &local);
-        if !has_id {
-            search(&mut settings).by_id = None;
-        }
-        run_until(folder.path(), &settings, || n_ok(folder.path()) == 50);
+        let (server, folder, settings) = kept_shop(has_id);
         let ids: Vec<ElementId> = rows(folder.path())
             .values()
             .map(|kept| kept.element.id)
