@@ -17,7 +17,7 @@ use springtide_engine::settings::{
     SourceSettings,
 };
 use springtide_engine::{Event, Settings, Until, clock};
-use springtide_policy::schedule::{Choice, Pacing, Scheduler, Terms};
+use springtide_policy::schedule::{Choice, Scheduler, Shadow, Terms};
 use springtide_policy::{Budget, Elements, Groups, Objective, Outcome, Present, Span, Time};
 use springtide_store::{
     Element, ElementId, Fact, Group, GroupId, History, Kept, Moment, Role, Source, SourceId,
@@ -85,7 +85,7 @@ fn make(folder: &Path, n: u32) {
     // What a scheduler remembers of elements like these.
     let mut rng = Pcg64::seed_from_u64(1);
     let terms = Terms {
-        pacing: Pacing::Driver,
+        shadow: Shadow::Learner,
         ..Terms::new(Budget::per_day(f64::from(n)).expect("a budget"))
     };
     let at = clock::time(polled_at);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use springtide_policy::in_use::InUse;
 use springtide_policy::plan::Rule;
 use springtide_policy::sample::{Sampling, Settings as Sample};
-use springtide_policy::schedule::{Choice, Pacing, Terms};
+use springtide_policy::schedule::{Choice, Shadow, Terms};
 use springtide_policy::{Budget, Order};
 
 use crate::Error;
@@ -43,7 +43,7 @@ pub(crate) fn policy(settings: &Settings) -> Result<(Choice, Terms), Error> {
         max_interval: policy.max_interval,
         // The pace keeps to the window.
         window: None,
-        pacing: Pacing::Driver,
+        shadow: Shadow::Learner,
         ..Terms::new(Budget::per_day(settings.budget.per_day)?)
     };
     Ok((choice, terms))

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use rand::Rng;
-use springtide_policy::schedule::{Limit, Verdict};
+use springtide_policy::agenda::{Limit, LimitMemory, Pause, Verdict};
 use springtide_policy::{GroupId, Span, Time};
 use springtide_store::{Host, Moment, Robots, RobotsAnswer, SourceId};
 use tokio::sync::oneshot;
@@ -29,16 +29,12 @@ struct Entry {
     limit: Limit,
     /// What the settings say, without what robots.txt adds.
     gap: Span,
-    reason: Option<&'static str>,
     robots: Vec<(Robots, RobotsRules)>,
     /// Origins whose robots.txt is being asked for.
     asking: BTreeSet<String>,
     /// When the robots.txt of an origin was last asked for, whatever came of it.
     tried: BTreeMap<String, Moment>,
     waiting: VecDeque<Waiting>,
-    /// Not asked since we started. The first request takes longer to get there than
-    /// those that follow, so the gap is counted from its answer.
-    is_cold: bool,
 }
 
 /// Someone who wants to ask something of a host.
@@ -92,11 +88,6 @@ const LONGEST_HOP_WAIT: f64 = 60.0 / 86_400.0;
 /// While a robots.txt cannot be had and what it said before holds on, it is asked for
 /// so often, in milliseconds.
 const TRY_AGAIN: i64 = 3_600_000;
-/// Gaps shorter than this are kept on average over it: timers are no finer.
-const FINEST: Duration = Duration::from_millis(10);
-/// Gaps are made a little longer, since the way to the host takes a little longer or
-/// shorter each time: by a fiftieth, up to so much.
-const MARGIN: f64 = 0.02 / 86_400.0;
 
 impl Hosts {
     /// What is known of a host from before.
@@ -108,16 +99,18 @@ impl Hosts {
             .map(|robots| (robots.clone(), RobotsRules::at(robots, now)))
             .collect();
         entry.settle_gap();
-        // A moment that is yet to come was written by a clock that was wrong.
-        let requested_at = host.requested_at.filter(|&at| at <= now);
-        entry.limit.requested_at = requested_at.map(clock::time);
-        entry.limit.not_before = host.not_before.map(clock::time);
-        entry.limit.n_failures = host.n_failures;
-        entry.reason = match host.not_before_reason.as_deref() {
-            Some("retry-after") => Some("retry-after"),
-            Some(_) => Some("back-off"),
+        let pause = match host.not_before_reason.as_deref() {
+            Some("retry-after") => Some(Pause::RetryAfter),
+            Some(_) => Some(Pause::BackOff),
             None => None,
         };
+        let memory = LimitMemory {
+            requested_at: host.requested_at.map(clock::time),
+            not_before: host.not_before.map(clock::time),
+            pause,
+            n_failures: host.n_failures,
+        };
+        entry.limit.recall(memory, clock::time(now));
         self.entries.insert(host.group, entry);
     }
 
@@ -127,11 +120,9 @@ impl Hosts {
             .entries
             .entry(group)
             .or_insert_with(|| Entry::new(gap, concurrency));
-        if entry.gap != gap || entry.limit.concurrency != concurrency {
-            entry.gap = gap;
-            entry.limit.concurrency = concurrency.max(1);
-            entry.settle_gap();
-        }
+        entry.gap = gap;
+        entry.limit.set_concurrency(concurrency);
+        entry.settle_gap();
     }
 
     /// When a host may be asked, if nobody waits already.
@@ -147,8 +138,7 @@ impl Hosts {
     pub(crate) fn is_reachable(&self, group: GroupId, now: Time) -> bool {
         self.entries.get(&group).is_none_or(|entry| {
             let soon = now.as_days() + SOON;
-            entry.waiting.len() < MOST_WAITING
-                && entry.limit.not_before.is_none_or(|at| at.as_days() <= soon)
+            entry.waiting.len() < MOST_WAITING && entry.limit.paused_until().as_days() <= soon
         })
     }
 
@@ -164,18 +154,14 @@ impl Hosts {
         let Some(entry) = self.entries.get(&group) else {
             return now;
         };
-        let gap = entry.limit.requested_at.map(|at| at + entry.limit.gap);
-        let times = [entry.limit.not_before, gap];
-        times
-            .into_iter()
-            .flatten()
-            .fold(now, |until, time| if time > until { time } else { until })
+        let until = entry.limit.paused_until();
+        if until > now { until } else { now }
     }
 
     /// Whether a host is left alone for a while, by its own word or since it failed.
     pub(crate) fn is_left_alone(&self, group: GroupId, now: Time) -> bool {
         let entry = self.entries.get(&group);
-        entry.is_some_and(|entry| entry.limit.not_before.is_some_and(|at| at > now))
+        entry.is_some_and(|entry| entry.limit.paused_until() > now)
     }
 
     /// Someone wants to ask something.
@@ -218,7 +204,7 @@ impl Hosts {
         let at = clock::time(now);
         match self.entries.get_mut(&group) {
             Some(entry) if entry.limit.free_at() <= at => {
-                entry.limit.begin_at(at, clock::span(FINEST));
+                entry.limit.begin(1.0, at);
                 self.dirty.insert(group);
                 true
             }
@@ -228,10 +214,8 @@ impl Hosts {
 
     /// A request that was given a turn has left.
     pub(crate) fn launched(&mut self, group: GroupId, now: Moment) {
-        if let Some(entry) = self.entries.get_mut(&group)
-            && entry.limit.gap >= clock::span(FINEST)
-        {
-            entry.limit.requested_at = Some(clock::time(now));
+        if let Some(entry) = self.entries.get_mut(&group) {
+            entry.limit.left(clock::time(now));
             self.dirty.insert(group);
         }
     }
@@ -242,15 +226,6 @@ impl Hosts {
             return;
         };
         entry.limit.end(verdict, clock::time(now), rng);
-        if std::mem::take(&mut entry.is_cold) {
-            entry.limit.requested_at = Some(clock::time(now));
-        }
-        match verdict {
-            Verdict::Fine if entry.limit.not_before.is_none() => entry.reason = None,
-            Verdict::Fine | Verdict::Unknown => {}
-            Verdict::Trouble => entry.reason = entry.reason.or(Some("back-off")),
-            Verdict::Wait(_) => entry.reason = Some("retry-after"),
-        }
         self.dirty.insert(group);
     }
 
@@ -322,12 +297,17 @@ impl Hosts {
             .filter_map(|group| {
                 let entry = self.entries.get(&group)?;
                 let moment = |at: Option<Time>| at.and_then(clock::moment_of);
+                let memory = entry.limit.remember();
+                let reason = memory.pause.map(|pause| match pause {
+                    Pause::BackOff => "back-off",
+                    Pause::RetryAfter => "retry-after",
+                });
                 Some(Host {
                     group,
-                    requested_at: moment(entry.limit.requested_at),
-                    not_before: moment(entry.limit.not_before),
-                    not_before_reason: entry.reason.map(str::to_owned),
-                    n_failures: entry.limit.n_failures,
+                    requested_at: moment(memory.requested_at),
+                    not_before: moment(memory.not_before),
+                    not_before_reason: reason.map(str::to_owned),
+                    n_failures: memory.n_failures,
                     robots: entry
                         .robots
                         .iter()
@@ -370,12 +350,10 @@ impl Entry {
         let mut entry = Self {
             limit: Limit::new(gap, concurrency),
             gap,
-            reason: None,
             robots: Vec::new(),
             asking: BTreeSet::new(),
             tried: BTreeMap::new(),
             waiting: VecDeque::new(),
-            is_cold: true,
         };
         entry.settle_gap();
         entry
@@ -390,12 +368,7 @@ impl Entry {
             .max()
             .unwrap_or(Duration::ZERO);
         let gap = self.gap.as_days().max(clock::span(asked).as_days());
-        let margin = if gap < clock::span(FINEST).as_days() {
-            0.0
-        } else {
-            (gap / 50.0).min(MARGIN)
-        };
-        self.limit.gap = Span::days(gap + margin).unwrap_or(self.gap);
+        self.limit.set_gap(Span::days(gap).unwrap_or(self.gap));
     }
 
     fn is_held(&self, waiting: &Waiting) -> bool {
@@ -433,7 +406,7 @@ impl Entry {
                                     clock::millis_between(tried, now) < TRY_AGAIN
                                 })) =>
                     {
-                        self.limit.begin_at(at, clock::span(FINEST));
+                        self.limit.begin(1.0, at);
                         self.asking.insert(origin);
                         turns.push(Turn::FetchRobots(group, robots::url_of(&waiting.url)));
                         continue;
@@ -446,7 +419,7 @@ impl Entry {
                     }
                     Some(_) => Permit::Go,
                     None if is_free => {
-                        self.limit.begin_at(at, clock::span(FINEST));
+                        self.limit.begin(1.0, at);
                         self.asking.insert(origin);
                         turns.push(Turn::FetchRobots(group, robots::url_of(&waiting.url)));
                         continue;
@@ -462,7 +435,7 @@ impl Entry {
                         position += 1;
                         continue;
                     }
-                    self.limit.begin_at(at, clock::span(FINEST));
+                    self.limit.begin(1.0, at);
                     Permit::Go
                 }
                 Permit::Go

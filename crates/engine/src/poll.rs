@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use springtide_policy::schedule::Verdict;
+use springtide_policy::agenda::Verdict;
 use springtide_store::{
     Bodies, BodyId, ElementId, GroupId, Kept, Moment, Purpose, Robots, RobotsAnswer, Role,
     SourceId, SourceKind,

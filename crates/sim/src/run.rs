@@ -1,11 +1,12 @@
-//! The loop: a world, a scheduler, and the virtual clock between them.
+//! The loop: a world, an agenda, and the virtual clock between them.
 
 use std::sync::Arc;
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use rayon::prelude::*;
-use springtide_policy::schedule::{Choice, Scheduler, Terms};
+use springtide_policy::agenda::{Agenda, Poll, Request, Verdict};
+use springtide_policy::schedule::{Choice, Terms};
 use springtide_policy::{ElementId, Outcome, Present, Span, Time};
 
 use crate::measure::{Measures, Tally};
@@ -90,7 +91,7 @@ pub fn run(world: &World, setup: &Setup, watch: &mut dyn FnMut(Polled)) -> Outco
             .collect();
         Present::some(world.elements(), &first)
     };
-    let mut scheduler = Scheduler::new(
+    let mut agenda = Agenda::exact(
         setup.choice.clone(),
         setup.terms.clone(),
         world.groups().clone(),
@@ -100,48 +101,60 @@ pub fn run(world: &World, setup: &Setup, watch: &mut dyn FnMut(Polled)) -> Outco
     );
 
     let mut woken_at = f64::NEG_INFINITY;
+    let mut now = 0.0;
     loop {
         // Whoever has nothing to poll when it asked to be woken is not woken at the
         // same time again.
-        let wake_at = scheduler.wake_at().as_days().max(woken_at);
+        let wake_at = agenda.wake_at(time(now)).as_days().max(woken_at).max(now);
         if let Some((at, turn)) = turns.next_before(wake_at.min(span)) {
-            let now = time(at);
+            let at_time = time(at);
             match turn {
                 Turn::Birth(index) => {
                     copies.begin(index, at);
-                    scheduler.add(id(index), world.element(index), now, &mut rng);
+                    agenda.join(id(index), world.element(index), at_time, &mut rng);
                 }
                 Turn::Death(index) => {
                     copies.end(index, at);
-                    scheduler.remove(id(index), now);
+                    agenda.remove(id(index), at_time);
                 }
-                Turn::Hint(index) => scheduler.hint(id(index), now),
+                Turn::Hint(index) => agenda.scheduler_mut().hint(id(index), at_time),
             }
+            now = at;
             continue;
         }
         if wake_at > span {
             break;
         }
         woken_at = wake_at + SHORTEST;
-        let now = time(wake_at);
-        if scheduler.needs_foresight() {
-            scheduler.foresee(&copies.stale(wake_at));
+        now = wake_at;
+        let at_time = time(now);
+        if agenda.scheduler().needs_foresight() {
+            agenda.scheduler_mut().foresee(&copies.stale(now));
         }
-        while let Some(polled) = scheduler.next_poll(now, &mut rng) {
-            woken_at = wake_at;
+        while let Some(request) = agenda.next(at_time, &mut rng) {
+            let Request::Poll(Poll {
+                id: polled, group, ..
+            }) = request
+            else {
+                continue;
+            };
+            woken_at = now;
             let index = polled.index();
-            let changed_at = copies.poll(index, wake_at);
+            let changed_at = copies.poll(index, now);
             let outcome = match changed_at {
                 Some(changed_at) => Outcome::Changed {
                     age: tells_when(setup, polled)
-                        .then(|| Span::days(wake_at - changed_at).ok())
+                        .then(|| Span::days(now - changed_at).ok())
                         .flatten(),
                 },
                 None => Outcome::Unchanged,
             };
-            scheduler.observe(polled, outcome, now);
+            agenda.observe(polled, outcome, at_time);
+            if let Some(group) = group {
+                agenda.ended(group, Verdict::Fine, at_time, &mut rng);
+            }
             watch(Polled {
-                at: wake_at,
+                at: now,
                 element: index,
                 changed: changed_at.is_some(),
             });

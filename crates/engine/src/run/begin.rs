@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use rand::RngExt;
-use springtide_policy::schedule::retry_in;
+use springtide_policy::agenda::retry_in;
 use springtide_policy::{GroupId, Span, Time};
 use springtide_store::{ElementId, Fact, Kept, Moment, Purpose, SourceKind, State, Store};
 use url::Url;
@@ -34,6 +34,7 @@ impl Engine {
     /// looked at again, what is due, and what is new.
     pub(super) fn begin_polls(&mut self, now: Moment) -> Result<(), Error> {
         let at = clock::time(now);
+        self.open_hosts(at);
         // Those who wait already go first.
         self.give_turns(now)?;
         let window = self.settings.budget.window;
@@ -174,7 +175,7 @@ impl Engine {
             }
         }
         if matches!(self.until.what, What::DueNow)
-            && !self.scheduler.is_ready(clock::time(self.started_at), at)
+            && !self.scheduler.is_ready(clock::time(self.started_at))
         {
             let timer = self.due_timer(now);
             return Ok(timer.map(|id| Next::Element(id, Purpose::Due)));

@@ -1,6 +1,6 @@
 //! What follows from a poll that is over.
 
-use springtide_policy::schedule::retry_in;
+use springtide_policy::agenda::retry_in;
 use springtide_policy::{Cost, GroupId, Weight};
 use springtide_store::{
     ChangeKind, Element, ElementId, Fact, Failure, Kept, Moment, Poll, PollOutcome, Role,

@@ -19,7 +19,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rand_pcg::Pcg64;
-use springtide_policy::schedule::{Pace, Scheduler, retry_in};
+use springtide_policy::agenda::{Pace, retry_in};
+use springtide_policy::schedule::Scheduler;
 use springtide_policy::{GroupId, Time};
 use springtide_store::{ElementId, Fact, Moment, Source, SourceId, Sqlite, Store};
 use tokio::sync::{mpsc, watch};
@@ -97,6 +98,8 @@ struct Engine {
     rng: Pcg64,
 
     scheduler: Scheduler,
+    /// Hosts that the scheduler takes to be closed, and until when.
+    closed: BTreeMap<GroupId, Time>,
     pace: Pace,
     hosts: Hosts,
     first_pass: FirstPass,
@@ -412,8 +415,25 @@ impl Engine {
     /// Lets the scheduler know when a host may be asked again.
     fn reopen(&mut self, group: GroupId) {
         let free_at = self.hosts.free_at(group);
-        self.scheduler.close(group, free_at);
+        self.close_host(group, free_at);
         self.first_pass.reopen(group, free_at);
+    }
+
+    /// Nothing of a host is chosen before then.
+    fn close_host(&mut self, group: GroupId, until: Time) {
+        self.closed.insert(group, until);
+        self.scheduler.set_open(group, false);
+    }
+
+    fn open_hosts(&mut self, now: Time) {
+        let scheduler = &mut self.scheduler;
+        self.closed.retain(|&group, until| {
+            let is_open = *until <= now;
+            if is_open {
+                scheduler.set_open(group, true);
+            }
+            !is_open
+        });
     }
 
     fn check_whether_over(&mut self, now: Moment) {
@@ -557,6 +577,9 @@ impl Engine {
             let paced = self.pace.next_at(at);
             consider(self.searches_wake_at(paced, now));
             let mut due = self.scheduler.wake_at();
+            for &until in self.closed.values() {
+                due = if until < due { until } else { due };
+            }
             if let Some(timer) = self.timers.next().map(clock::time)
                 && timer < due
             {

@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
-use springtide_policy::schedule::{Pace, Scheduler};
+use springtide_policy::agenda::{self, Pace};
+use springtide_policy::schedule::Scheduler;
 use springtide_policy::{Elements, Groups, Present};
 use springtide_store::{Bodies, Brief, Moment, Role, Sqlite, State, Store};
 use tokio::sync::{Semaphore, mpsc};
@@ -76,12 +77,10 @@ impl Engine {
 
         let at = clock::time(now);
         let budget = &settings.budget;
-        let burst = budget
-            .burst
-            .map(|burst| springtide_policy::schedule::Burst {
-                n_polls: burst.n_polls,
-                span: burst.span,
-            });
+        let burst = budget.burst.map(|burst| agenda::Burst {
+            n_polls: burst.n_polls,
+            span: burst.span,
+        });
         let mut pace = Pace::new(budget.per_day, budget.window, burst, at);
         if let Some(bytes) = store.note("pace")? {
             pace.recall(&bytes, at);
@@ -174,6 +173,7 @@ impl Engine {
             events,
             rng,
             scheduler,
+            closed: BTreeMap::new(),
             pace,
             hosts,
             first_pass,

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
+use springtide_policy::agenda::retry_in;
 use springtide_policy::query::Ask;
-use springtide_policy::schedule::{Quota, retry_in};
+use springtide_policy::schedule::Quota;
 use springtide_policy::{GroupId, Span, Time};
 use springtide_store::{
     BodyId, ChangeFilter, ElementId, Fact, Failure, Kept, Moment, Purpose, Role, SourceId, State,
@@ -401,7 +402,7 @@ impl Engine {
         };
         self.hosts.wait(host, poll::waiting(job));
         // Nobody else of the host, until it has had its turn.
-        self.scheduler.close(host, Time::NEVER);
+        self.close_host(host, Time::NEVER);
         Ok(true)
     }
 

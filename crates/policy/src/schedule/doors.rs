@@ -1,25 +1,35 @@
-//! Groups that are closed for a while, and the elements that wait at their doors.
+//! Elements whose turn came while their group was closed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::{ElementId, GroupId};
 
-/// Elements whose turn came while their group was closed, in that order.
+/// Groups that are closed, as the gate says, and the elements that were given out
+/// meanwhile and wait for them to open, in that order.
 #[derive(Debug, Default)]
 pub(super) struct Doors {
-    closed_until: BTreeMap<GroupId, f64>,
+    closed: BTreeSet<GroupId>,
     waiting: BTreeMap<GroupId, VecDeque<ElementId>>,
+    /// Groups that have opened, with someone waiting.
+    open: BTreeSet<GroupId>,
 }
 
 impl Doors {
-    pub(super) fn close(&mut self, group: GroupId, until: f64) {
-        self.closed_until.insert(group, until);
+    pub(super) fn set_open(&mut self, group: GroupId, is_open: bool) {
+        if !is_open {
+            self.closed.insert(group);
+            self.open.remove(&group);
+        } else if self.closed.remove(&group) && self.waiting.contains_key(&group) {
+            self.open.insert(group);
+        }
     }
 
-    pub(super) fn is_closed(&self, group: GroupId, now: f64) -> bool {
-        self.closed_until
-            .get(&group)
-            .is_some_and(|&until| until > now)
+    pub(super) fn is_closed(&self, group: GroupId) -> bool {
+        self.closed.contains(&group)
+    }
+
+    pub(super) fn has_closed(&self) -> bool {
+        !self.closed.is_empty()
     }
 
     pub(super) fn wait(&mut self, id: ElementId, group: GroupId) {
@@ -27,16 +37,11 @@ impl Doors {
     }
 
     /// Someone who waited, and whose group is open again.
-    pub(super) fn pop(&mut self, now: f64) -> Option<ElementId> {
-        let open = self.waiting.keys().copied();
-        let group = open
-            .into_iter()
-            .find(|&group| !self.is_closed(group, now))?;
+    pub(super) fn pop(&mut self) -> Option<ElementId> {
+        let group = *self.open.first()?;
         let waiting = self.waiting.get_mut(&group)?;
         let first = waiting.pop_front();
-        if waiting.is_empty() {
-            self.waiting.remove(&group);
-        }
+        self.drop_if_empty(group);
         first
     }
 
@@ -48,9 +53,7 @@ impl Doors {
         let before = waiting.len();
         waiting.retain(|&other| other != id);
         let has_waited = waiting.len() < before;
-        if waiting.is_empty() {
-            self.waiting.remove(&group);
-        }
+        self.drop_if_empty(group);
         has_waited
     }
 
@@ -58,12 +61,15 @@ impl Doors {
         !self.waiting.is_empty()
     }
 
-    /// When the first group opens at whose door someone waits.
-    pub(super) fn opens_at(&self) -> f64 {
-        let until = |group| self.closed_until.get(group).copied();
-        self.waiting
-            .keys()
-            .map(|group| until(group).unwrap_or(f64::NEG_INFINITY))
-            .fold(f64::INFINITY, f64::min)
+    /// Whether someone waits whose group is open again.
+    pub(super) fn is_ready(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    fn drop_if_empty(&mut self, group: GroupId) {
+        if self.waiting.get(&group).is_some_and(VecDeque::is_empty) {
+            self.waiting.remove(&group);
+            self.open.remove(&group);
+        }
     }
 }

@@ -93,19 +93,19 @@ pub(super) struct Recalled {
 }
 
 /// Numbers one after the other, behind a byte that tells their layout.
-pub(super) fn numbers_to_bytes(numbers: &[f64]) -> Vec<u8> {
+pub(crate) fn numbers_to_bytes(numbers: &[f64]) -> Vec<u8> {
     let mut bytes = vec![LAYOUT];
     bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
     bytes
 }
 
 /// `None` if it is not so many finite numbers.
-pub(super) fn numbers_from_bytes<const N: usize>(bytes: &[u8]) -> Option<[f64; N]> {
+pub(crate) fn numbers_from_bytes<const N: usize>(bytes: &[u8]) -> Option<[f64; N]> {
     numbers_from_slice(bytes)?.try_into().ok()
 }
 
 /// `None` if it is not finite numbers.
-pub(super) fn numbers_from_slice(bytes: &[u8]) -> Option<Vec<f64>> {
+pub(crate) fn numbers_from_slice(bytes: &[u8]) -> Option<Vec<f64>> {
     let (&LAYOUT, bytes) = bytes.split_first()? else {
         return None;
     };

@@ -1,22 +1,18 @@
-//! One poll at a time, at the pace of the budget: the earliest due first.
+//! The earliest due first, as often as someone asks.
 
 use super::due::DueQueue;
 use super::learned::Learned;
-use super::limits::Limits;
 use super::memory::Recalled;
-use super::{Pacing, ROUNDING, Terms, phases};
+use super::{Terms, phases};
 use crate::in_use::{InUse, Memory};
-use crate::{Element, ElementId, Elements, Groups, Outcome, Present, Span, Time, Window};
+use crate::{Element, ElementId, Elements, GroupId, Groups, Outcome, Present, Span, Time};
 
-/// Polls what is due earliest, as often as the budget allows, whether it is due
-/// yet or not: a budget is there to be spent.
+/// Gives out what is due earliest whenever it is asked, whether it is due yet or not: a
+/// budget is there to be spent, and whoever keeps it asks.
 #[derive(Debug)]
 pub(super) struct Paced {
     queue: Queue,
-    pace: Pace,
-    limits: Limits,
     elements: Elements,
-    /// Whether an element is there; one that is gone may still be held.
     is_here: Vec<bool>,
 }
 
@@ -27,78 +23,10 @@ pub(super) enum Queue {
     Learned(Box<Learned>),
 }
 
-/// When the budget allows the next poll.
-#[derive(Debug)]
-struct Pace {
-    per_day: f64,
-    /// Days that a poll of cost one takes up.
-    gap: f64,
-    /// When the first poll was, or would have been had there been no idle time, on
-    /// the window's clock if there is one.
-    began: f64,
-    /// What was spent since. Times are worked out from it, not added up: so the
-    /// millionth poll is as exact as the first.
-    spent: f64,
-    window: Option<Window>,
-}
-
-impl Pace {
-    fn allows(&mut self, now: f64) -> bool {
-        let Some(window) = self.window else {
-            return self.next_at() <= now;
-        };
-        let shown = window.compress(now);
-        if window.is_open(now) || window.is_open(now + ROUNDING) {
-            return self.next_at() <= shown + ROUNDING;
-        }
-        // Whoever asks while it is closed is told to wait until it opens.
-        self.began += (shown - self.next_at()).max(0.0);
-        false
-    }
-
-    fn wake_at(&self) -> f64 {
-        match self.window {
-            Some(window) if self.next_at().is_finite() => window.expand(self.next_at()),
-            _ => self.next_at(),
-        }
-    }
-
-    fn next_at(&self) -> f64 {
-        self.began + self.spent / self.per_day
-    }
-
-    fn spend(&mut self, cost: f64, now: f64) {
-        let now = self.window.map_or(now, |window| window.compress(now));
-        // A poll that comes late, since nothing could be polled before, does not
-        // make up for the time.
-        let late = now - self.gap - self.next_at();
-        if late > 0.0 {
-            self.began += late;
-        }
-        self.spent += cost;
-    }
-}
-
 impl Paced {
-    pub(super) fn new(queue: Queue, terms: &Terms, present: Present<'_>, now: Time) -> Self {
-        let per_day = match terms.pacing {
-            Pacing::Scheduler => terms.budget.as_per_day(),
-            // As fast as it is asked.
-            Pacing::Driver => f64::INFINITY,
-        };
-        let gap = 1.0 / per_day;
+    pub(super) fn new(queue: Queue, present: Present<'_>) -> Self {
         let mut paced = Self {
             queue,
-            // Half a gap before the first poll and half a gap after the last: a
-            // span holds as many polls as the budget says.
-            pace: Pace {
-                per_day,
-                gap,
-                began: terms.window.map_or(now.0, |window| window.compress(now.0)),
-                spent: 0.5,
-                window: terms.window,
-            },
-            limits: Limits::new(terms.budget.caps(), gap),
             elements: present.to_elements(),
             is_here: Vec::with_capacity(present.len()),
         };
@@ -106,6 +34,14 @@ impl Paced {
             paced.enter(id);
         }
         paced
+    }
+
+    pub(super) fn element(&self, id: ElementId) -> Element {
+        self.elements.get(id)
+    }
+
+    pub(super) fn contains(&self, id: ElementId) -> bool {
+        self.is_here.get(id.index()) == Some(&true)
     }
 
     pub(super) fn add(&mut self, id: ElementId, element: Element, groups: &Groups, now: Time) {
@@ -126,10 +62,7 @@ impl Paced {
         }
     }
 
-    pub(super) fn remove(&mut self, id: ElementId, groups: &Groups) {
-        let group = self.elements.get(id).group;
-        self.limits
-            .release(id, group.map(|group| groups.outermost(group)));
+    pub(super) fn remove(&mut self, id: ElementId) {
         if let Some(is_here) = self.is_here.get_mut(id.index()) {
             *is_here = false;
         }
@@ -139,17 +72,23 @@ impl Paced {
         }
     }
 
+    /// At once, if there is someone to poll.
     pub(super) fn wake_at(&mut self) -> Time {
-        let is_empty = match &mut self.queue {
-            Queue::InUse(habits) => habits.queue.len() == 0,
-            Queue::Learned(learned) => learned.is_idle(),
+        let has_someone = match &mut self.queue {
+            Queue::InUse(habits) => habits.queue.len() > 0,
+            Queue::Learned(learned) => learned.has_someone(),
         };
-        let free_at = match &mut self.queue {
-            _ if is_empty => self.limits.wake_at(),
-            Queue::Learned(learned) => learned.free_at(),
-            Queue::InUse(_) => f64::NEG_INFINITY,
-        };
-        Time(self.pace.wake_at().max(free_at))
+        match has_someone {
+            true => Time(f64::NEG_INFINITY),
+            false => Time::NEVER,
+        }
+    }
+
+    /// A group has opened or closed.
+    pub(super) fn set_open(&mut self, group: GroupId, is_open: bool) {
+        if let Queue::Learned(learned) = &mut self.queue {
+            learned.set_open(group, is_open);
+        }
     }
 
     /// When the earliest due of those who wait is due.
@@ -161,49 +100,20 @@ impl Paced {
         first.map_or(Time::NEVER, Time)
     }
 
-    pub(super) fn next_poll(&mut self, groups: &Groups, now: Time) -> Option<ElementId> {
-        if !self.pace.allows(now.0) {
-            return None;
+    pub(super) fn next_poll(&mut self, now: Time) -> Option<ElementId> {
+        let (_, index) = match &mut self.queue {
+            Queue::InUse(habits) => habits.queue.first(),
+            Queue::Learned(learned) => learned.first(&self.elements, now),
+        }?;
+        match &mut self.queue {
+            Queue::InUse(habits) => habits.queue.take_out(index),
+            Queue::Learned(learned) => learned.take(index),
         }
-        loop {
-            let held = self.limits.first(now.0);
-            let queued = match &mut self.queue {
-                Queue::InUse(habits) => habits.queue.first(),
-                Queue::Learned(learned) => learned.first(&self.elements, now),
-            };
-            let id = match (held, queued) {
-                (None, None) => return None,
-                (Some(held), queued) if queued.is_none_or(|(due, _)| held <= due) => {
-                    let cost = |id| self.elements.get(id).cost.0;
-                    let id = self.limits.pop(cost, now.0)?;
-                    if !self.is_here[id.index()] {
-                        continue;
-                    }
-                    id
-                }
-                (_, None) => return None,
-                (_, Some((due, index))) => {
-                    match &mut self.queue {
-                        Queue::InUse(habits) => habits.queue.take_out(index),
-                        Queue::Learned(learned) => learned.take(index),
-                    }
-                    let id = ElementId(index);
-                    let element = self.elements.get(id);
-                    let group = element.group.map(|group| groups.outermost(group));
-                    if !self.limits.admits(id, group, due, now.0) {
-                        continue;
-                    }
-                    self.limits.spend(group, element.cost.0, now.0);
-                    id
-                }
-            };
-            self.pace.spend(self.elements.get(id).cost.0, now.0);
-            return Some(id);
-        }
+        Some(ElementId(index))
     }
 
     pub(super) fn observe(&mut self, id: ElementId, outcome: Outcome, now: Time) {
-        if self.is_here.get(id.index()) != Some(&true) {
+        if !self.contains(id) {
             return;
         }
         match &mut self.queue {
@@ -213,10 +123,7 @@ impl Paced {
     }
 
     /// Gives out an element whose turn it is not, if it is there and waiting.
-    pub(super) fn take(&mut self, id: ElementId, groups: &Groups) -> bool {
-        let group = self.elements.get(id).group;
-        self.limits
-            .release(id, group.map(|group| groups.outermost(group)));
+    pub(super) fn take(&mut self, id: ElementId) -> bool {
         match &mut self.queue {
             Queue::InUse(habits) => {
                 let is_waiting = habits.queue.due(id.0).is_some();
@@ -229,7 +136,7 @@ impl Paced {
 
     /// A poll came to nothing: the element is due again at this time.
     pub(super) fn put_back(&mut self, id: ElementId, due: Time, now: Time) {
-        if self.is_here.get(id.index()) != Some(&true) {
+        if !self.contains(id) {
             return;
         }
         match &mut self.queue {

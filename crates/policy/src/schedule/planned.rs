@@ -189,6 +189,15 @@ impl Planned {
         }
     }
 
+    pub(super) fn contains(&self, id: ElementId) -> bool {
+        let member = self.members.get(id.index());
+        member.is_some_and(|member| !member.frequency.is_nan())
+    }
+
+    pub(super) fn element(&self, id: ElementId) -> Element {
+        self.elements.get(id)
+    }
+
     pub(super) fn wake_at(&mut self) -> Time {
         match self.queue.first() {
             Some((shown, _)) => self.clock.when(shown),

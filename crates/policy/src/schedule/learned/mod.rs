@@ -21,10 +21,7 @@ mod tree;
 pub(super) use memory::{NodeMemory, price_in};
 use tree::{Node, NodeId, Path, ROOT, Tree};
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
-
-use super::due::Key;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{Terms, phases};
 use crate::estimate::updated;
@@ -104,10 +101,8 @@ pub(super) struct Learned {
     hinted: BTreeMap<u32, Hinted>,
     /// Those being polled out of turn: what they are worth says nothing of the price.
     out_of_turn: BTreeSet<u32>,
-    /// Nodes that are closed, by when they open again; the last word on each is in
-    /// `closed_until`.
-    reopen: BinaryHeap<Reverse<(Key, NodeId)>>,
-    closed_until: BTreeMap<NodeId, f64>,
+    /// Nodes of groups that are closed: nothing in them comes first.
+    closed: BTreeSet<NodeId>,
 }
 
 /// Hints at an element since its last poll.
@@ -240,8 +235,7 @@ impl Learned {
             hearsay: Vec::new(),
             hinted: BTreeMap::new(),
             out_of_turn: BTreeSet::new(),
-            reopen: BinaryHeap::new(),
-            closed_until: BTreeMap::new(),
+            closed: BTreeSet::new(),
         };
         learned.make_nodes(groups, present);
         learned.settle_pace();
@@ -330,6 +324,11 @@ impl Learned {
         Some(worth(element) * self.worth_now(id.0, &path, &standing).value)
     }
 
+    pub(super) fn contains(&self, id: ElementId) -> bool {
+        let member = self.members.get(id.index());
+        member.is_some_and(|member| member.is_here)
+    }
+
     pub(super) fn is_watched(&self, id: ElementId) -> bool {
         let member = self.members.get(id.index());
         member.is_some_and(|member| member.is_here && member.is_watched)
@@ -357,7 +356,6 @@ impl Learned {
     /// The element to poll next, and when it is due; it may not be due yet.
     pub(super) fn first(&mut self, elements: &Elements, now: Time) -> Option<(f64, u32)> {
         self.set_aside();
-        self.open_nodes(now.0);
         if let Some(deadlines) = &mut self.deadlines {
             // By the next poll it may be too late; and where the budget does not
             // reach, everyone is late.
@@ -379,7 +377,7 @@ impl Learned {
                     && !member.key.is_nan()
                     && !member.is_put
                     && member.polled_at == polled_at;
-                if waits && !is_closed(&self.tree, &self.closed_until, member.leaf) {
+                if waits && !is_closed(&self.tree, &self.closed, member.leaf) {
                     return Some((deadline, index));
                 }
             }
@@ -442,43 +440,23 @@ impl Learned {
         self.tree.put(&path, id.0, key);
     }
 
-    /// Nothing in a group, as far as it has a node, comes first before then.
-    pub(super) fn close(&mut self, group: GroupId, until: Time) {
+    /// A group has opened or closed: as far as it has a node, nothing in it comes first
+    /// while it is closed.
+    pub(super) fn set_open(&mut self, group: GroupId, is_open: bool) {
         let node = self.nodes.get(group.number() as usize).copied();
         if let Some(node) = node.filter(|&node| node != NO_NODE) {
             self.set_aside();
-            self.closed_until.insert(node, until.0);
-            if until < Time::NEVER {
-                self.reopen.push(Reverse((Key(until.0), node)));
-            }
-            self.tree.set_closed(node, true);
+            match is_open {
+                true => self.closed.remove(&node),
+                false => self.closed.insert(node),
+            };
+            self.tree.set_closed(node, !is_open);
         }
     }
 
-    /// When there is someone to poll: if all who wait are in closed nodes, when the
-    /// first of those opens.
-    pub(super) fn free_at(&mut self) -> f64 {
-        if self.closed_until.is_empty() || self.first_in_tree().is_some() {
-            return f64::NEG_INFINITY;
-        }
-        let first = self.reopen.peek();
-        first.map_or(f64::INFINITY, |Reverse((until, _))| until.0)
-    }
-
-    fn open_nodes(&mut self, now: f64) {
-        while let Some(&Reverse((until, node))) = self.reopen.peek()
-            && until.0 <= now
-        {
-            self.reopen.pop();
-            if self
-                .closed_until
-                .get(&node)
-                .is_some_and(|&last| last <= now)
-            {
-                self.closed_until.remove(&node);
-                self.tree.set_closed(node, false);
-            }
-        }
+    /// Whether anyone waits who may be polled.
+    pub(super) fn has_someone(&mut self) -> bool {
+        self.n_waiting > 0 && (self.closed.is_empty() || self.first_in_tree().is_some())
     }
 
     /// What a node's clock, at the end of a path that was [wound](Self::wind), will
@@ -637,10 +615,9 @@ impl Learned {
         self.price
     }
 
-    /// When the earliest due is, of those who wait in nodes that are open by now.
-    pub(super) fn first_ready(&mut self, now: Time) -> Option<f64> {
+    /// When the earliest due is, of those who wait in nodes that are open.
+    pub(super) fn first_ready(&mut self) -> Option<f64> {
         self.set_aside();
-        self.open_nodes(now.0);
         self.first_in_tree().map(|(due, _)| due)
     }
 
@@ -649,7 +626,7 @@ impl Learned {
         self.set_aside();
         let open = self.first_in_tree().map(|(due, _)| due);
         let members = &self.members;
-        let closed = self.closed_until.keys().filter_map(|&node| {
+        let closed = self.closed.iter().filter_map(|&node| {
             self.tree.first_inside(node, |index, key| {
                 members[index as usize].key.to_bits() == key.to_bits()
             })
@@ -668,11 +645,6 @@ impl Learned {
             self.tree.nodes[node as usize].clock.when(key)
         });
         Some(due)
-    }
-
-    /// Whether nobody is waiting to be polled.
-    pub(super) fn is_idle(&self) -> bool {
-        self.n_waiting == 0
     }
 
     fn first_in_tree(&mut self) -> Option<(f64, u32)> {
@@ -936,12 +908,8 @@ impl Learned {
 }
 
 /// Whether a leaf is inside a node that is closed.
-fn is_closed(tree: &Tree, closed_until: &BTreeMap<NodeId, f64>, leaf: NodeId) -> bool {
-    !closed_until.is_empty()
-        && tree
-            .path(leaf)
-            .iter()
-            .any(|node| closed_until.contains_key(node))
+fn is_closed(tree: &Tree, closed: &BTreeSet<NodeId>, leaf: NodeId) -> bool {
+    !closed.is_empty() && tree.path(leaf).iter().any(|node| closed.contains(node))
 }
 
 /// What an element's freshness is worth per cost of a poll.

@@ -1,26 +1,31 @@
-//! The pace of a budget, for whoever polls in earnest.
+//! The pace of a budget: when the next poll that counts may be made.
 
 use std::collections::VecDeque;
 
-use super::memory::{numbers_from_bytes, numbers_to_bytes};
+use crate::schedule::memory::{numbers_from_bytes, numbers_to_bytes};
 use crate::{Span, Time, Window};
 
 /// When the budget allows the next poll.
 ///
-/// Polls come as evenly as the budget says. One that comes late is made up for: by
-/// a fraction of a second's worth of polls, so that no few seconds see many more
-/// than their share; or, where a [`Burst`] is allowed, by up to a day's worth, as
-/// fast as that allows. With a window, a day's budget is spent while it is open.
+/// Polls come as evenly as the budget says. One that comes late is made up for, as far
+/// as polls may be saved up: a poll's worth on a clock that is never late
+/// ([`even`](Self::even)); three tenths of a second's worth on one that is
+/// ([`new`](Self::new)), so that no few seconds see many more than their share; or,
+/// where a [`Burst`] is allowed, up to a day's worth, as fast as that allows. With a
+/// window, a day's budget is spent while it is open.
 #[derive(Debug, Clone)]
 pub struct Pace {
     per_day: f64,
     window: Option<Window>,
-    /// Polls that may be saved up.
-    most: f64,
+    /// What may be made up for: so many polls, and as many as so many days bring.
+    saved_polls: f64,
+    saved_days: f64,
     burst: Option<Recent>,
-    /// Polls saved up, and when, on the window's clock if there is one.
-    level: f64,
-    as_of: f64,
+    /// The budget is counted from here, on the window's clock if there is one.
+    began: f64,
+    /// What was spent since, less what was there to begin with. Times are worked out
+    /// from it, not added up, so that the millionth poll is as exact as the first.
+    spent: f64,
 }
 
 /// So many polls, at the most, in any span of this length.
@@ -37,41 +42,54 @@ pub struct Burst {
 const SLACK: f64 = 0.3 / 86_400.0;
 /// Days of polls that may be made up for where one is.
 const SAVED: f64 = 1.0;
-/// What times and counts may lose by rounding.
+/// What times and counts may lose by rounding, in polls and in days.
 const ROUNDING: f64 = 1e-6;
+const ROUNDING_DAYS: f64 = 1e-9;
 
 impl Pace {
-    /// A budget in polls a day, from now on.
+    /// A budget in polls a day, from now on, for a clock that may be late.
     pub fn new(per_day: f64, window: Option<Window>, burst: Option<Burst>, now: Time) -> Self {
-        let saved = if burst.is_some() { SAVED } else { SLACK };
         Self {
             per_day,
             window,
-            most: 1.0 + saved * per_day,
+            saved_polls: 0.0,
+            saved_days: if burst.is_some() { SAVED } else { SLACK },
             burst: burst.map(Recent::new),
-            level: 1.0,
-            as_of: shown(window, now),
+            began: shown(window, now),
+            spent: -1.0,
         }
+    }
+
+    /// The same for a clock that is never late: half a gap before the first poll, and
+    /// half a gap after the last, so that a span holds as many as the budget says.
+    pub fn even(per_day: f64, window: Option<Window>, now: Time) -> Self {
+        Self {
+            saved_polls: 1.0,
+            saved_days: 0.0,
+            spent: -0.5,
+            ..Self::new(per_day, window, None, now)
+        }
+    }
+
+    /// The budget is another from now on. What was saved up stays, as far as it may.
+    pub fn set_per_day(&mut self, per_day: f64, now: Time) {
+        (self.began, self.spent) = (shown(self.window, now), -self.level_at(now));
+        self.per_day = per_day;
+    }
+
+    /// Polls a day.
+    pub fn per_day(&self) -> f64 {
+        self.per_day
     }
 
     /// When the next poll may be made, if none is made before; now, if it may be
     /// made now.
     pub fn next_at(&self, now: Time) -> Time {
-        let lacking = (1.0 - self.level_at(now) - ROUNDING).max(0.0);
-        let mut next = if lacking == 0.0 {
-            now
-        } else if self.per_day > 0.0 {
-            Time(now.0 + lacking / self.per_day)
-        } else {
-            return Time::NEVER;
+        let next = match self.window {
+            Some(window) => self.next_in(window, now),
+            None if self.due() <= now.0 + self.rounding() => now,
+            None => Time(self.due()),
         };
-        if let Some(window) = self.window {
-            // Counted on its clock, and not before it opens.
-            let on_its_clock = window.compress(now.0) + lacking / self.per_day;
-            if lacking > 0.0 || !window.is_open(now.0) {
-                next = Time(window.expand(on_its_clock).max(now.0));
-            }
-        }
         match &self.burst {
             Some(recent) => Time(next.0.max(recent.free_at(now.0))),
             None => next,
@@ -80,17 +98,29 @@ impl Pace {
 
     /// A poll of this cost is begun.
     pub fn spend(&mut self, cost: f64, now: Time) {
-        self.level = self.level_at(now) - cost;
-        self.as_of = shown(self.window, now);
+        let saved = self.saved_days + self.saved_polls / self.per_day;
+        let late = shown(self.window, now) - saved - self.due();
+        if late > 0.0 {
+            self.began += late;
+        }
+        self.spent += cost;
         if let Some(recent) = &mut self.burst {
             recent.note(now.0);
+        }
+    }
+
+    /// A poll of this cost that was begun is not made after all.
+    pub fn refund(&mut self, cost: f64) {
+        self.spent -= cost;
+        if let Some(recent) = &mut self.burst {
+            recent.take_back();
         }
     }
 
     /// What is to be remembered of it.
     pub fn remember(&self) -> Vec<u8> {
         let mut numbers = [0.0; 2 + Recent::N];
-        (numbers[0], numbers[1]) = (self.level, self.as_of);
+        (numbers[0], numbers[1]) = (-self.spent, self.began);
         if let Some(recent) = &self.burst {
             numbers[2..].copy_from_slice(&recent.numbers());
         }
@@ -105,16 +135,46 @@ impl Pace {
             return;
         };
         // A clock that was set back does not stop the polls for good.
-        self.as_of = as_of.min(shown(self.window, now));
-        self.level = level.min(self.most);
+        self.began = as_of.min(shown(self.window, now));
+        self.spent = -level;
+        let level = self.level_at(now);
+        (self.began, self.spent) = (shown(self.window, now), -level);
         if let Some(burst) = &mut self.burst {
             burst.recall(&recent, now.0);
         }
     }
 
+    /// When the next poll is due, on the window's clock if there is one.
+    fn due(&self) -> f64 {
+        match self.spent + 1.0 {
+            lacking if self.per_day > 0.0 => self.began + lacking / self.per_day,
+            lacking if lacking > 0.0 => f64::INFINITY,
+            _ => self.began,
+        }
+    }
+
+    fn rounding(&self) -> f64 {
+        if self.per_day > 0.0 {
+            ROUNDING / self.per_day
+        } else {
+            0.0
+        }
+    }
+
+    fn next_in(&self, window: Window, now: Time) -> Time {
+        let clock = window.compress(now.0);
+        let is_open = window.is_open(now.0) || window.is_open(now.0 + ROUNDING_DAYS);
+        if is_open && self.due() <= clock + self.rounding().max(ROUNDING_DAYS) {
+            return now;
+        }
+        Time(window.expand(self.due().max(clock)).max(now.0))
+    }
+
+    /// Polls saved up.
     fn level_at(&self, now: Time) -> f64 {
-        let passed = (shown(self.window, now) - self.as_of).max(0.0);
-        (self.level + passed * self.per_day).min(self.most)
+        let passed = (shown(self.window, now) - self.began).max(0.0);
+        let most = 1.0 + self.saved_polls + self.saved_days * self.per_day;
+        (passed * self.per_day - self.spent).min(most)
     }
 }
 
@@ -176,6 +236,12 @@ impl Recent {
         }
         while self.parts.len() > PARTS + 2 {
             self.parts.pop_front();
+        }
+    }
+
+    fn take_back(&mut self) {
+        if let Some((_, n)) = self.parts.back_mut() {
+            *n = n.saturating_sub(1);
         }
     }
 
@@ -269,7 +335,9 @@ mod tests {
             2.0,
             |_| 0.0,
         );
-        assert!(polls.iter().all(|&at| window.is_open(at + 1e-9)));
+        // Times lose a little by rounding, where it opens and where it closes.
+        let is_open = |at: f64| window.is_open(at - 1e-9) || window.is_open(at + 1e-9);
+        assert!(polls.iter().all(|&at| is_open(at)));
         assert!((475..=482).contains(&polls.len()), "{}", polls.len());
     }
 
