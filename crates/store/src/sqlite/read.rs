@@ -618,7 +618,7 @@ pub(super) fn group_id(row: &Row<'_>, column: usize) -> rusqlite::Result<GroupId
 }
 
 fn failure(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Failure>> {
-    let kind: Option<String> = row.get(column)?;
+    let kind = row.get(column)?;
     Ok(match kind {
         Some(kind) => Some(Failure {
             kind,

@@ -8,8 +8,8 @@ use super::locator::Locators;
 use super::record::{self, Decoded};
 use super::{counter, read};
 use crate::{
-    Brief, Change, Copy, Element, ElementId, Error, Fact, Failure, Group, GroupId, History, Host,
-    Kept, Poll, Query, RobotsAnswer, Source, SourceId, State, Totals,
+    Brief, Change, Copy, Element, ElementId, Error, Fact, Failure, FailureKind, Group, GroupId,
+    History, Host, Kept, Poll, Query, RobotsAnswer, Source, SourceId, State, Totals,
 };
 
 /// Records of a source that is removed are cleared in chunks of this many elements,
@@ -582,10 +582,10 @@ impl<'a> Batch<'a> {
     }
 }
 
-fn parts(failure: Option<&Failure>) -> (Option<&str>, Option<&str>, Option<i64>) {
+fn parts(failure: Option<&Failure>) -> (Option<FailureKind>, Option<&str>, Option<i64>) {
     match failure {
         Some(failure) => (
-            Some(&failure.kind),
+            Some(failure.kind),
             Some(&failure.message),
             Some(failure.at.0),
         ),
