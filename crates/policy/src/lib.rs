@@ -95,7 +95,7 @@ pub use element::{Cost, Element, ElementId, Elements, GroupId, Groups, Present, 
 pub use error::Error;
 pub use freshness::Order;
 pub use gamma::Gamma;
-pub use observation::{Observation, Outcome};
+pub use observation::{Observation, Outcome, Purpose};
 pub use rate::{Frequency, Rate};
 pub use time::{Span, Time};
 pub use value::Objective;

@@ -1,7 +1,7 @@
 //! The facts that a store keeps.
 
 use crate::{BodyId, Failure, FailureKind};
-pub use springtide_policy::{ElementId, GroupId};
+pub use springtide_policy::{ElementId, GroupId, Purpose};
 
 /// A moment: milliseconds since 1970, UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -330,19 +330,6 @@ pub enum PollOutcome {
     Failed,
     /// We are asked to keep away, and did.
     Blocked,
-}
-
-/// Why a poll was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Purpose {
-    /// It was due.
-    Due,
-    /// Drawn at random, to measure freshness.
-    Audit,
-    /// The first of an element.
-    First,
-    /// Someone asked for it.
-    Asked,
 }
 
 /// An audit poll that told whether a copy was fresh.

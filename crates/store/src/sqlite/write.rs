@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::code::PurposeColumn;
 use super::locator::Locators;
 use super::record::{self, Decoded};
 use super::{counter, read};
@@ -370,7 +371,7 @@ impl<'a> Batch<'a> {
                 poll.outcome,
                 poll.status,
                 poll.error,
-                poll.purpose,
+                PurposeColumn(poll.purpose),
                 poll.is_counted,
                 poll.age_ms,
             ])?;
