@@ -1,6 +1,6 @@
 //! What an engine tells while it runs.
 
-use springtide_store::{ChangeKind, ElementId, Moment, Purpose};
+use springtide_store::{ChangeKind, ElementId, FailureKind, Moment, Purpose};
 
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,8 +28,8 @@ pub enum Event {
         n_results: usize,
         /// How many were rows of ours.
         n_ours: usize,
-        /// What went wrong, if something did: in one word, and in a sentence.
-        error: Option<(String, String)>,
+        /// What went wrong, if something did: the kind, and in a sentence.
+        error: Option<(FailureKind, String)>,
     },
     /// A listing or a page named elements that were not known.
     Found {
@@ -72,8 +72,8 @@ pub struct Polled {
     pub purpose: Purpose,
     /// What was found, if anything changed.
     pub change: Option<ChangeKind>,
-    /// What went wrong, if something did: in one word, and in a sentence.
-    pub error: Option<(String, String)>,
+    /// What went wrong, if something did: the kind, and in a sentence.
+    pub error: Option<(FailureKind, String)>,
     /// New elements that wait for their first poll.
     pub n_new: u64,
 }

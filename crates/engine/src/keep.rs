@@ -3,7 +3,7 @@
 use springtide_policy::freshness::expected_age_of_first_change;
 use springtide_policy::{Gamma, Outcome, Rate, Span};
 use springtide_store::{
-    Change, ChangeKind, Copy, Failure, Kept, Moment, Poll, PollOutcome, Role, State,
+    Change, ChangeKind, Copy, Failure, FailureKind, Kept, Moment, Poll, PollOutcome, Role, State,
 };
 
 use crate::clock;
@@ -51,7 +51,7 @@ pub(crate) fn conclude(done: &Done, belief: Option<Gamma>, trusts_dates: bool) -
             since: before.history.synced_at,
             outcome,
             status: done.status,
-            error: kept.failure.as_ref().map(|failure| failure.kind.clone()),
+            error: kept.failure.as_ref().map(|failure| failure.kind),
             purpose: done.job.purpose,
             is_counted: done.job.is_counted,
             age_ms,
@@ -75,7 +75,7 @@ pub(crate) fn conclude(done: &Done, belief: Option<Gamma>, trusts_dates: bool) -
                 kept.state = State::Blocked;
             }
             kept.failure = Some(Failure {
-                kind: "robots".to_owned(),
+                kind: FailureKind::Robots,
                 message: match permit {
                     Permit::Unreachable => {
                         "the site's robots.txt could not be had, so nobody knows what it allows"
@@ -102,14 +102,17 @@ pub(crate) fn conclude(done: &Done, belief: Option<Gamma>, trusts_dates: bool) -
             let was_missing = before
                 .failure
                 .as_ref()
-                .is_some_and(|failure| failure.kind == "not-found");
+                .is_some_and(|failure| failure.kind == FailureKind::NotFound);
             let is_gone = done.status == Some(410)
                 || kept.is_unlisted
                 || was_missing
                 || before.state == State::Gone;
             let status = done.status.unwrap_or(404);
             kept.failure = Some(Failure {
-                kind: if is_gone { "gone" } else { "not-found" }.to_owned(),
+                kind: match is_gone {
+                    true => FailureKind::Gone,
+                    false => FailureKind::NotFound,
+                },
                 message: format!("the server answered with status {status}"),
                 at,
             });
@@ -198,7 +201,7 @@ fn returned(before: &Kept, kept: &Kept, at: Moment, outcome: Outcome) -> (Option
 
 pub(crate) fn describe(failure: &FetchFailure, at: Moment) -> Failure {
     Failure {
-        kind: failure.kind.name().to_owned(),
+        kind: failure.kind,
         message: failure.message.clone(),
         at,
     }

@@ -1,6 +1,19 @@
-//! What a poll showed.
+//! Why a poll is made, and what it showed.
 
 use crate::{Error, Span};
+
+/// Why a poll is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    /// It is due.
+    Due,
+    /// Its element was drawn at random, to measure freshness.
+    Audit,
+    /// It is the first of its element.
+    First,
+    /// Someone asked for it.
+    Asked,
+}
 
 /// What one poll showed, and how long after the poll before it.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -18,8 +18,8 @@ use std::collections::BTreeSet;
 
 use crate::{
     Audit, BodyId, Brief, Change, ChangeFilter, ChangeKind, Copy, Element, ElementId, Fact,
-    Failure, Group, GroupId, History, Host, Kept, Moment, Poll, PollOutcome, Purpose, Query,
-    Robots, RobotsAnswer, Role, Source, SourceId, SourceKind, State, Store, Totals,
+    Failure, FailureKind, Group, GroupId, History, Host, Kept, Moment, Poll, PollOutcome, Purpose,
+    Query, Robots, RobotsAnswer, Role, Source, SourceId, SourceKind, State, Store, Totals,
 };
 
 /// A test for every function here, with a function that calls what it is given
@@ -578,7 +578,7 @@ pub fn polls_are_listed_newest_first(store: &mut dyn Store) {
         if index % 3 == 0 {
             poll.since = None;
             poll.status = None;
-            poll.error = Some("timeout".into());
+            poll.error = Some(FailureKind::Timeout);
             poll.age_ms = Some(77);
         }
         keep(
@@ -926,7 +926,7 @@ fn source(id: u32) -> Source {
 
 fn failure(at: i64) -> Failure {
     Failure {
-        kind: "timeout".into(),
+        kind: FailureKind::Timeout,
         message: "no answer within 30 s".into(),
         at: Moment(at),
     }

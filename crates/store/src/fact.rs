@@ -1,7 +1,7 @@
 //! The facts that a store keeps.
 
-use crate::BodyId;
-pub use springtide_policy::{ElementId, GroupId};
+use crate::{BodyId, Failure, FailureKind};
+pub use springtide_policy::{ElementId, GroupId, Purpose};
 
 /// A moment: milliseconds since 1970, UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -156,17 +156,6 @@ pub enum State {
     Gone,
 }
 
-/// What went wrong.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Failure {
-    /// In one word, such as `timeout` or `robots`.
-    pub kind: String,
-    /// In a sentence.
-    pub message: String,
-    /// When.
-    pub at: Moment,
-}
-
 /// Everything that is known of an element.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kept {
@@ -294,8 +283,8 @@ pub struct Poll {
     pub outcome: PollOutcome,
     /// The status of the answer, if there was one.
     pub status: Option<u16>,
-    /// What went wrong, in one word, if something did.
-    pub error: Option<String>,
+    /// What went wrong, if something did.
+    pub error: Option<FailureKind>,
     /// Why it was made.
     pub purpose: Purpose,
     /// Whether it counts towards the budget.
@@ -341,19 +330,6 @@ pub enum PollOutcome {
     Failed,
     /// We are asked to keep away, and did.
     Blocked,
-}
-
-/// Why a poll was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Purpose {
-    /// It was due.
-    Due,
-    /// Drawn at random, to measure freshness.
-    Audit,
-    /// The first of an element.
-    First,
-    /// Someone asked for it.
-    Asked,
 }
 
 /// An audit poll that told whether a copy was fresh.

@@ -15,12 +15,14 @@ mod body;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod fact;
+mod failure;
 mod memory;
 mod problem;
 mod sqlite;
 
 pub use body::{Bodies, BodyId, Freed, ParseBodyIdError};
 pub use fact::*;
+pub use failure::{Failure, FailureKind};
 pub use memory::Memory;
 pub use problem::Problem;
 pub use sqlite::Sqlite;

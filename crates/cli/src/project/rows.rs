@@ -50,7 +50,7 @@ pub(crate) struct ErrorRow<'a> {
 impl<'a> ErrorRow<'a> {
     pub(crate) fn new(failure: &'a springtide_store::Failure) -> Self {
         Self {
-            kind: &failure.kind,
+            kind: failure.kind.name(),
             message: &failure.message,
             at: Some(failure.at),
         }

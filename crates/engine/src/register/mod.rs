@@ -18,8 +18,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::UNIX_EPOCH;
 
 use springtide_store::{
-    Element, ElementId, Fact, Failure, Kept, Moment, Role, Source, SourceId, SourceKind, State,
-    Store, Totals,
+    Element, ElementId, Fact, Failure, FailureKind, Kept, Moment, Role, Source, SourceId,
+    SourceKind, State, Store, Totals,
 };
 use url::Url;
 
@@ -328,7 +328,7 @@ impl Followed<'_> {
                     .failed
                     .push((self.wanted.name.clone(), message.clone()));
                 let failure = Failure {
-                    kind: "list".to_owned(),
+                    kind: FailureKind::List,
                     message,
                     at: self.now,
                 };
@@ -503,7 +503,7 @@ fn leave_out(kept: &mut Kept, totals: &mut Totals, now: Moment) {
     kept.state = State::Gone;
     kept.is_unlisted = true;
     kept.failure = Some(Failure {
-        kind: "unlisted".to_owned(),
+        kind: FailureKind::Unlisted,
         message: "its list no longer names it".to_owned(),
         at: now,
     });

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use springtide_store::{
-    Element, ElementId, Fact, Failure, Kept, Moment, Role, Source, Store, Totals,
+    Element, ElementId, Fact, Failure, FailureKind, Kept, Moment, Role, Source, Store, Totals,
 };
 
 use super::{BATCH, Error, Note, Notes, Places, Registered, Stamp, bring_back, leave_out};
@@ -70,7 +70,7 @@ impl FollowedRows<'_> {
             if source
                 .error
                 .as_ref()
-                .is_some_and(|error| error.kind == "rows")
+                .is_some_and(|error| error.kind == FailureKind::Rows)
             {
                 store.commit(&[Fact::SourceError(source.id, None)])?;
             }
@@ -87,7 +87,7 @@ impl FollowedRows<'_> {
                 let failed = &mut registered.failed;
                 failed.push((self.wanted.name.clone(), message.clone()));
                 Some(Failure {
-                    kind: "rows".to_owned(),
+                    kind: FailureKind::Rows,
                     message,
                     at: self.now,
                 })

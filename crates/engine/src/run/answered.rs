@@ -102,11 +102,7 @@ impl Engine {
             message += &format!("; nothing is asked for {} s", wait.as_secs_f64());
             self.call_back(source);
         }
-        let failure = Failure {
-            kind: kind.name().to_owned(),
-            message,
-            at,
-        };
+        let failure = Failure { kind, message, at };
         self.note_failure(source, Some(failure.clone()));
         failure
     }
@@ -206,7 +202,7 @@ impl Engine {
                 None => PollOutcome::Unchanged,
             },
             status: done.status,
-            error: failure.map(|failure| failure.kind.clone()),
+            error: failure.map(|failure| failure.kind),
             purpose: done.job.purpose,
             is_counted: done.job.is_counted,
             age_ms: None,
@@ -399,7 +395,7 @@ impl Engine {
         let is_same = match (&failure, &state.source.error) {
             (None, None) => true,
             // What is wrong with its rows' file is another matter.
-            (None, Some(before)) => before.kind == "rows",
+            (None, Some(before)) => before.kind == FailureKind::Rows,
             _ => false,
         };
         if !is_same {
@@ -474,7 +470,7 @@ fn kept_out(permit: Permit, at: Moment) -> Failure {
         _ => "the site's robots.txt asks us to keep away from its search",
     };
     Failure {
-        kind: "robots".to_owned(),
+        kind: FailureKind::Robots,
         message: message.to_owned(),
         at,
     }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use rand::RngExt;
 use springtide_policy::agenda::retry_in;
 use springtide_policy::{GroupId, Span, Time};
-use springtide_store::{ElementId, Fact, Kept, Moment, Purpose, SourceKind, State, Store};
+use springtide_store::{
+    ElementId, Fact, FailureKind, Kept, Moment, Purpose, SourceKind, State, Store,
+};
 use url::Url;
 
 use super::search::Next;
@@ -263,7 +265,10 @@ impl Engine {
         if self.searches.contains_key(&kept.element.source) {
             return self.begin_row(kept, purpose, is_counted, now);
         }
-        let has_moved = kept.failure.as_ref().is_some_and(|why| why.kind == "moved");
+        let has_moved = kept
+            .failure
+            .as_ref()
+            .is_some_and(|why| why.kind == FailureKind::Moved);
         let is_of_list = self.sources[&kept.element.source].settings.kind == SourceKind::List;
         let is_unwanted =
             kept.state == State::Gone && (has_moved || kept.is_unlisted && is_of_list);

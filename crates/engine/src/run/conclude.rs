@@ -3,8 +3,8 @@
 use springtide_policy::agenda::retry_in;
 use springtide_policy::{Cost, GroupId, Weight};
 use springtide_store::{
-    ChangeKind, Element, ElementId, Fact, Failure, Kept, Moment, Poll, PollOutcome, Role,
-    SourceKind, State, Totals,
+    ChangeKind, Element, ElementId, Fact, Failure, FailureKind, Kept, Moment, Poll, PollOutcome,
+    Role, SourceKind, State, Totals,
 };
 use url::Url;
 
@@ -132,7 +132,7 @@ impl Engine {
             error: kept
                 .failure
                 .as_ref()
-                .map(|failure| (failure.kind.clone(), failure.message.clone())),
+                .map(|failure| (failure.kind, failure.message.clone())),
             n_new: self.first_pass.n_left() + self.n_new_rows(),
         }));
         self.follow_up(&done, &mut kept)?;
@@ -219,7 +219,7 @@ impl Engine {
             };
             self.next_element += 1;
             let failure = Failure {
-                kind: "moved".to_owned(),
+                kind: FailureKind::Moved,
                 message: format!("moved to {target}"),
                 at: clock::now(),
             };
@@ -280,7 +280,7 @@ impl Engine {
         };
         let failure = match cut_short {
             Some(problem) => Some(Failure {
-                kind: "listing".to_owned(),
+                kind: FailureKind::Listing,
                 message: format!("{} is not whole: {problem}", kept.element.locator),
                 at: done.at,
             }),
@@ -294,7 +294,7 @@ impl Engine {
                 .source
                 .error
                 .as_ref()
-                .is_some_and(|e| e.kind == "listing");
+                .is_some_and(|e| e.kind == FailureKind::Listing);
             if was_cut {
                 return;
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use springtide_policy::GroupId;
 use springtide_store::{
-    Element, ElementId, Fact, Kept, Moment, Role, SourceId, SourceKind, State, Store,
+    Element, ElementId, Fact, FailureKind, Kept, Moment, Role, SourceId, SourceKind, State, Store,
 };
 use url::Url;
 
@@ -118,7 +118,12 @@ impl Engine {
                 (None, _) => {}
                 (Some(mut kept), News::Added | News::Touched) => {
                     let id = kept.element.id;
-                    if kept.is_unlisted && kept.failure.as_ref().is_none_or(|f| f.kind != "moved") {
+                    if kept.is_unlisted
+                        && kept
+                            .failure
+                            .as_ref()
+                            .is_none_or(|f| f.kind != FailureKind::Moved)
+                    {
                         kept.is_unlisted = false;
                         self.facts.push(Fact::Kept(Box::new(kept.clone())));
                     }

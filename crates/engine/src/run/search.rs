@@ -7,8 +7,8 @@ use springtide_policy::query::Ask;
 use springtide_policy::schedule::Quota;
 use springtide_policy::{GroupId, Span, Time};
 use springtide_store::{
-    BodyId, ChangeFilter, ElementId, Fact, Failure, Kept, Moment, Purpose, Role, SourceId, State,
-    Store,
+    BodyId, ChangeFilter, ElementId, Fact, Failure, FailureKind, Kept, Moment, Purpose, Role,
+    SourceId, State, Store,
 };
 use url::Url;
 
@@ -133,7 +133,7 @@ impl Engine {
             Ok(prepared) => *prepared,
             Err(error) => {
                 let failure = Failure {
-                    kind: "rows".to_owned(),
+                    kind: FailureKind::Rows,
                     message: format!("no queries can be made of its rows: {error}"),
                     at: clock::now(),
                 };
@@ -612,7 +612,7 @@ impl Engine {
         for id in given_up {
             if let Some(mut kept) = self.kept(id)? {
                 kept.failure = Some(Failure {
-                    kind: "unreached".to_owned(),
+                    kind: FailureKind::Unreached,
                     message: "no query returns it, and it cannot be asked for by its id".to_owned(),
                     at: now,
                 });

@@ -11,7 +11,8 @@ use springtide_engine::settings::{
 use springtide_engine::{Ended, Event, Settings, Until, What};
 use springtide_policy::{Objective, Rate, Span};
 use springtide_store::{
-    Bodies, ChangeFilter, ChangeKind, ElementId, Kept, Role, SourceKind, Sqlite, State, Store,
+    Bodies, ChangeFilter, ChangeKind, ElementId, FailureKind, Kept, Role, SourceKind, Sqlite,
+    State, Store,
 };
 use tokio::sync::{mpsc, watch};
 
@@ -270,7 +271,7 @@ fn a_site_whose_robots_cannot_be_had_is_left_alone() {
     assert!(origin.requests().iter().all(|r| r.path == "/robots.txt"));
     let kept = &elements(folder.path())[0];
     assert_eq!(kept.state, State::Blocked);
-    assert_eq!(kept.failure.as_ref().unwrap().kind, "robots");
+    assert_eq!(kept.failure.as_ref().unwrap().kind, FailureKind::Robots);
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 
-use crate::{ChangeKind, Moment, PollOutcome, Purpose, Role, SourceId, SourceKind, State};
+use crate::{
+    ChangeKind, FailureKind, Moment, PollOutcome, Purpose, Role, SourceId, SourceKind, State,
+};
 
 /// Something that is written as a small number. Numbers are never given to
 /// something else.
@@ -27,7 +29,11 @@ macro_rules! codes {
                 }
             }
         }
+    };
+}
 
+macro_rules! columns {
+    ($($type:ident),+) => {$(
         impl ToSql for $type {
             fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
                 Ok(self.code().into())
@@ -40,7 +46,7 @@ macro_rules! codes {
                 Self::from_code(code).ok_or(FromSqlError::OutOfRange(code.into()))
             }
         }
-    };
+    )+};
 }
 
 codes!(SourceKind { Page = 0, List = 1, Sitemap = 2, Site = 3, Search = 4 });
@@ -51,6 +57,41 @@ codes!(PollOutcome { First = 0, Unchanged = 1, Changed = 2, Gone = 3, Failed = 4
 // `purpose = 1` is in the schema.
 codes!(Purpose { Due = 0, Audit = 1, First = 2, Asked = 3 });
 codes!(ChangeKind { Changed = 0, Added = 1, Gone = 2, Back = 3 });
+columns!(
+    SourceKind,
+    Role,
+    State,
+    PollOutcome,
+    PurposeColumn,
+    ChangeKind
+);
+
+/// A [`Purpose`], which is another crate's, in a column.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PurposeColumn(pub(super) Purpose);
+
+impl Code for PurposeColumn {
+    fn code(self) -> u8 {
+        self.0.code()
+    }
+
+    fn from_code(code: u8) -> Option<Self> {
+        Purpose::from_code(code).map(Self)
+    }
+}
+
+// By name: kinds come and go with what there is to poll.
+impl ToSql for FailureKind {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(self.name().into())
+    }
+}
+
+impl FromSql for FailureKind {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        value.as_str().map(Self::from_name)
+    }
+}
 
 impl ToSql for Moment {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::code::PurposeColumn;
 use super::counter;
 use super::locator::{self, candidates};
 use super::record::{self, Decoded};
@@ -516,7 +517,7 @@ fn poll(row: &Row<'_>) -> rusqlite::Result<Poll> {
         outcome: row.get(5)?,
         status: row.get(6)?,
         error: row.get(7)?,
-        purpose: row.get(8)?,
+        purpose: row.get::<_, PurposeColumn>(8)?.0,
         is_counted: row.get(9)?,
         age_ms: row.get(10)?,
     })
@@ -618,7 +619,7 @@ pub(super) fn group_id(row: &Row<'_>, column: usize) -> rusqlite::Result<GroupId
 }
 
 fn failure(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Failure>> {
-    let kind: Option<String> = row.get(column)?;
+    let kind = row.get(column)?;
     Ok(match kind {
         Some(kind) => Some(Failure {
             kind,

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::code::PurposeColumn;
 use super::locator::Locators;
 use super::record::{self, Decoded};
 use super::{counter, read};
 use crate::{
-    Brief, Change, Copy, Element, ElementId, Error, Fact, Failure, Group, GroupId, History, Host,
-    Kept, Poll, Query, RobotsAnswer, Source, SourceId, State, Totals,
+    Brief, Change, Copy, Element, ElementId, Error, Fact, Failure, FailureKind, Group, GroupId,
+    History, Host, Kept, Poll, Query, RobotsAnswer, Source, SourceId, State, Totals,
 };
 
 /// Records of a source that is removed are cleared in chunks of this many elements,
@@ -370,7 +371,7 @@ impl<'a> Batch<'a> {
                 poll.outcome,
                 poll.status,
                 poll.error,
-                poll.purpose,
+                PurposeColumn(poll.purpose),
                 poll.is_counted,
                 poll.age_ms,
             ])?;
@@ -582,10 +583,10 @@ impl<'a> Batch<'a> {
     }
 }
 
-fn parts(failure: Option<&Failure>) -> (Option<&str>, Option<&str>, Option<i64>) {
+fn parts(failure: Option<&Failure>) -> (Option<FailureKind>, Option<&str>, Option<i64>) {
     match failure {
         Some(failure) => (
-            Some(&failure.kind),
+            Some(failure.kind),
             Some(&failure.message),
             Some(failure.at.0),
         ),

@@ -5,9 +5,9 @@ use std::fs;
 use rusqlite::Connection;
 use springtide_store::conformance::assert_same;
 use springtide_store::{
-    BodyId, Change, ChangeKind, Copy, Element, ElementId, Error, Fact, Failure, Group, GroupId,
-    History, Host, Kept, Memory, Moment, Poll, PollOutcome, Purpose, Query, Robots, RobotsAnswer,
-    Role, Source, SourceId, SourceKind, Sqlite, State, Store, Totals,
+    BodyId, Change, ChangeKind, Copy, Element, ElementId, Error, Fact, Failure, FailureKind, Group,
+    GroupId, History, Host, Kept, Memory, Moment, Poll, PollOutcome, Purpose, Query, Robots,
+    RobotsAnswer, Role, Source, SourceId, SourceKind, Sqlite, State, Store, Totals,
 };
 
 /// A store of version 1, as the program of then wrote it when it was told [`facts`].
@@ -66,7 +66,7 @@ fn facts() -> Vec<Fact> {
             ..Totals::default()
         },
         error: Some(Failure {
-            kind: "timeout".into(),
+            kind: FailureKind::Timeout,
             message: "no answer within 30 s".into(),
             at: Moment(1_700_000_000_001),
         }),

@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use springtide_store::conformance::assert_same;
 use springtide_store::{
-    BodyId, Change, ChangeKind, Copy, Element, ElementId, Fact, Failure, Group, GroupId, History,
-    Host, Kept, Memory, Moment, Poll, PollOutcome, Purpose, Query, Robots, RobotsAnswer, Role,
-    Source, SourceId, SourceKind, Sqlite, State, Store, Totals,
+    BodyId, Change, ChangeKind, Copy, Element, ElementId, Fact, Failure, FailureKind, Group,
+    GroupId, History, Host, Kept, Memory, Moment, Poll, PollOutcome, Purpose, Query, Robots,
+    RobotsAnswer, Role, Source, SourceId, SourceKind, Sqlite, State, Store, Totals,
 };
 
 /// Few of each, so that facts meet.
@@ -180,7 +180,11 @@ fn poll() -> impl Strategy<Value = Poll> {
         option::of(moment()),
         option::of(0..99_i64),
     );
-    let rest = (option::of(any::<u16>()), option::of(text()), any::<bool>());
+    let rest = (
+        option::of(any::<u16>()),
+        option::of(failure_kind()),
+        any::<bool>(),
+    );
     (0..N_ELEMENTS, source_id(), times, outcome, purpose, rest).prop_map(
         |(element, source, (begun_at, at, since, age_ms), outcome, purpose, rest)| Poll {
             element: ElementId(element),
@@ -322,7 +326,11 @@ fn host() -> impl Strategy<Value = Host> {
 }
 
 fn failure() -> impl Strategy<Value = Failure> {
-    (text(), text(), moment()).prop_map(|(kind, message, at)| Failure { kind, message, at })
+    (failure_kind(), text(), moment()).prop_map(|(kind, message, at)| Failure { kind, message, at })
+}
+
+fn failure_kind() -> impl Strategy<Value = FailureKind> {
+    prop::sample::select(FailureKind::ALL)
 }
 
 fn source_id() -> impl Strategy<Value = SourceId> {

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use rusqlite::Connection;
 use springtide_store::{
-    BodyId, Copy, Element, ElementId, Error, Fact, Group, GroupId, History, Kept, Moment, Poll,
-    PollOutcome, Problem, Purpose, Query, Role, Source, SourceId, SourceKind, Sqlite, State, Store,
-    Totals,
+    BodyId, Copy, Element, ElementId, Error, Fact, Failure, FailureKind, Group, GroupId, History,
+    Kept, Moment, Poll, PollOutcome, Problem, Purpose, Query, Role, Source, SourceId, SourceKind,
+    Sqlite, State, Store, Totals,
 };
 use tempfile::TempDir;
 
@@ -66,6 +66,27 @@ fn a_reader_does_not_write() {
     assert!(matches!(reader.checkpoint(), Err(Error::ReadOnly)));
     assert!(matches!(reader.repair(&mut |_| true), Err(Error::ReadOnly)));
     reader.close().unwrap();
+}
+
+#[test]
+fn a_failure_of_a_kind_that_is_not_known_yet_is_read_as_another() {
+    let (folder, mut store) = store();
+    fill(&mut store, 2);
+    open(folder.path())
+        .execute_batch(
+            "UPDATE element SET failure_kind = 'eclipse', failure_message = 'dark', failure_at = 5;
+             UPDATE poll SET error = 'eclipse'",
+        )
+        .unwrap();
+    let failure = store.element(ElementId(1)).unwrap().unwrap().failure;
+    let expected = Failure {
+        kind: FailureKind::Other,
+        message: "dark".into(),
+        at: Moment(5),
+    };
+    assert_eq!(failure, Some(expected));
+    let polls = store.polls(ElementId(1), 9).unwrap();
+    assert_eq!(polls[0].error, Some(FailureKind::Other));
 }
 
 #[test]
