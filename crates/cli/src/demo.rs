@@ -9,7 +9,7 @@ use serde::Serialize;
 use springtide_engine::clock;
 use springtide_engine::origin::{Origin, Site, SiteSettings};
 use springtide_engine::settings::PolicyName;
-use springtide_engine::{Event, Until};
+use springtide_engine::{Event, Outside, Until};
 use springtide_policy::Rate;
 use springtide_policy::report::share_interval;
 use springtide_store::{ChangeKind, Moment};
@@ -111,7 +111,7 @@ pub(crate) fn run(args: &Demo, talk: Talk, signals: &Signals) -> Outcome<()> {
          learned is springtide, which knows nothing at the start; uniform polls every page as often \
          as any other",
         count(args.pages),
-        origin.addr(),
+        origin.url("").trim_start_matches("http://"),
     ));
     let span = Duration::try_from_secs_f64(args.span.0.as_days() * 86_400.0)
         .map_err(|error| cannot("run for so long", &error))?;
@@ -217,12 +217,11 @@ impl Watched {
                 let path = url::Url::parse(&polled.locator).ok();
                 let page = path.and_then(|url| site.page(url.path()));
                 if let (Some(page), None) = (page, &polled.error) {
-                    let since = Duration::from_millis(polled.at.0.unsigned_abs());
-                    self.polled_at[page] = Some(SystemTime::UNIX_EPOCH + since);
+                    self.polled_at[page] = Some(clock::wall_time(polled.at));
                 }
             }
             Event::FirstPassDone { .. } if self.polled_at.iter().all(Option::is_some) => {
-                self.measured_from.get_or_insert_with(clock::now);
+                self.measured_from.get_or_insert_with(|| site.clock().now());
             }
             _ => {}
         }
@@ -243,7 +242,7 @@ impl Watched {
 
     fn tick(&mut self, site: &Site) {
         if self.measured_from.is_some() {
-            self.sum += self.true_freshness(site, SystemTime::now());
+            self.sum += self.true_freshness(site, site.clock().wall_time());
             self.n_ticks += 1;
         }
     }
@@ -307,12 +306,17 @@ fn watch_both(
             span: Some(span),
             ..Until::default()
         };
-        engines.push((number, project.folder, config.settings, until));
+        // All go by one clock: what was true when is compared.
+        let outside = Outside {
+            clock: origin.clock(),
+            ..live::outside(&config.settings)?
+        };
+        engines.push((number, project.folder, config.settings, until, outside));
     }
     let runtime = live::runtime()?;
     runtime.block_on(async {
         let mut running = tokio::task::JoinSet::new();
-        for (number, folder, settings, until) in engines {
+        for (number, folder, settings, until, outside) in engines {
             let (stopped, sender) = (stopped.clone(), sender.clone());
             running.spawn(async move {
                 let (own, mut heard) = mpsc::unbounded_channel();
@@ -322,7 +326,8 @@ fn watch_both(
                         let _ = sender.send((number, event));
                     }
                 });
-                let ended = springtide_engine::run(&folder, settings, until, stopped, own).await;
+                let ended =
+                    springtide_engine::run(&folder, settings, until, stopped, own, outside).await;
                 let _ = forward.await;
                 ended
             });
@@ -366,7 +371,7 @@ const HEAD: &str = "\n  time   learned  truly fresh                    measured 
 
 /// A line of the live table.
 fn line(elapsed: Duration, runs: &[Watched; 2], site: &Site) -> Outcome<String> {
-    let now = SystemTime::now();
+    let now = site.clock().wall_time();
     let [learned, uniform] = runs.each_ref().map(|run| run.true_freshness(site, now));
     let measured = match runs[0].measured()? {
         Some((share, low, high)) => format!(

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use springtide_engine::fetch::guard::Guard;
 use springtide_engine::settings::{Settings, SourceSettings};
-use springtide_engine::{Ended, Error, Event, RobotsFound, Until};
+use springtide_engine::{Ended, Error, Event, Outside, RobotsFound, Until};
 use springtide_store::SourceKind;
 use tokio::sync::{mpsc, watch};
 
@@ -50,7 +50,7 @@ pub(crate) fn inspect(
         )
     })?;
     let as_site = source.kind == SourceKind::Site;
-    let asked = springtide_engine::inspect(folder, settings, &url, as_site);
+    let asked = springtide_engine::inspect(folder, settings, &url, as_site, outside(settings)?);
     let asked = runtime()?.block_on(asked);
     let found = asked.map_err(|error| broken(folder, error))?;
     let found = found.map_err(|failure| {
@@ -95,9 +95,10 @@ pub(crate) fn run(
         // If nobody listens any more, it has ended by itself.
         let _ = stop.send(true);
     });
+    let outside = outside(&settings)?;
     let (events, mut happened) = mpsc::unbounded_channel();
     let ended = runtime()?.block_on(async {
-        let run = springtide_engine::run(folder, settings, until, stopped, events);
+        let run = springtide_engine::run(folder, settings, until, stopped, events, outside);
         let told = async {
             while let Some(event) = happened.recv().await {
                 each(event);
@@ -107,6 +108,12 @@ pub(crate) fn run(
         tokio::join!(run, told).0
     });
     ended.map_err(|error| broken(folder, error))
+}
+
+/// The world as it is.
+pub(crate) fn outside(settings: &Settings) -> Outcome<Outside> {
+    Outside::real(&settings.http)
+        .map_err(|error| Failure::failed("the engine cannot go on").cause(causes(&error)))
 }
 
 /// Where the engine runs.

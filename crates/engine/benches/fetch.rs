@@ -54,7 +54,7 @@ fn report(name: &str, n_connections: usize, n_requests: usize, ask: fn(&Origin, 
 }
 
 fn by_sockets(origin: &Origin, n_connections: usize, n_requests: usize) {
-    let address = origin.addr();
+    let address = origin.addr().expect("an address");
     std::thread::scope(|scope| {
         for connection in 0..n_connections {
             scope.spawn(move || {

@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
+use springtide_engine::clock::{self, Clock};
 use springtide_engine::settings::{
     AllowPrivate, BudgetSettings, FirstPass, HttpSettings, PolicyName, PolicySettings,
     SourceSettings,
 };
-use springtide_engine::{Event, Settings, Until, clock};
+use springtide_engine::{Event, Outside, Settings, Until};
 use springtide_policy::schedule::{Choice, Scheduler, Shadow, Terms};
 use springtide_policy::{Budget, Elements, Groups, Objective, Outcome, Present, Span, Time};
 use springtide_store::{
@@ -54,7 +55,7 @@ fn main() {
 /// Makes a project of so many elements that were polled an hour ago.
 fn make(folder: &Path, n: u32) {
     let mut store = Sqlite::create_or_open(folder.join(".springtide")).expect("a store");
-    let now = clock::now();
+    let now = Clock::system().now();
     let polled_at = Moment(now.0 - 3_600_000);
     let mut groups = Groups::new();
     let mut facts = vec![Fact::Source(Source {
@@ -222,7 +223,9 @@ fn start(folder: &Path) -> (Duration, u64) {
         let began = Instant::now();
         let folder = folder.to_owned();
         let running = tokio::spawn(async move {
-            springtide_engine::run(&folder, settings, Until::default(), stopped, sender).await
+            let outside = Outside::real(&settings.http).expect("a client");
+            let until = Until::default();
+            springtide_engine::run(&folder, settings, until, stopped, sender, outside).await
         });
         let mut held = 0;
         let mut took = Duration::ZERO;

@@ -4,12 +4,49 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use springtide_policy::{Span, Time};
 use springtide_store::Moment;
+use tokio::time::Instant;
 
 const MILLIS_PER_DAY: f64 = 86_400_000.0;
 
-/// The moment it is.
-pub fn now() -> Moment {
-    moment(SystemTime::now())
+/// Tells the time, and never goes back: it starts at a moment and goes on as Tokio's
+/// timers do. Where those are paused (`tokio::time::pause`), so is this clock, and a
+/// test of a day takes as long as the work that is done in it.
+///
+/// The system's clock is read once, at the start. If it is set while we run, nothing
+/// happens sooner or later for it; our moments are then off by as much until the next
+/// start.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    started_at: SystemTime,
+    began: Instant,
+}
+
+impl Clock {
+    /// A clock that shows what the system's shows now.
+    pub fn system() -> Self {
+        Self {
+            started_at: SystemTime::now(),
+            began: Instant::now(),
+        }
+    }
+
+    /// A clock that shows this moment now.
+    pub fn starting_at(at: Moment) -> Self {
+        Self {
+            started_at: wall_time(at),
+            began: Instant::now(),
+        }
+    }
+
+    /// The moment it is.
+    pub fn now(&self) -> Moment {
+        moment(self.wall_time())
+    }
+
+    /// The moment it is, to the nanosecond.
+    pub fn wall_time(&self) -> SystemTime {
+        self.started_at + self.began.elapsed()
+    }
 }
 
 /// A moment of the system's clock.
@@ -18,6 +55,16 @@ pub fn moment(at: SystemTime) -> Moment {
         Ok(since) => since.as_millis() as i64,
         Err(before) => -(before.duration().as_millis() as i64),
     })
+}
+
+/// A moment as the system's clock has it.
+pub fn wall_time(at: Moment) -> SystemTime {
+    let since = Duration::from_millis(at.0.unsigned_abs());
+    if at.0 < 0 {
+        UNIX_EPOCH - since
+    } else {
+        UNIX_EPOCH + since
+    }
 }
 
 /// A moment as policies know it: days since 1970.

@@ -9,6 +9,7 @@ use rand_pcg::Pcg64;
 use springtide_store::{Fact, Robots, RobotsAnswer, SourceKind, Sqlite, Store};
 use url::Url;
 
+use crate::clock::{self, Clock};
 use crate::fetch::{
     self, Answer, Ask, Client, FailureKind, FetchFailure, GroupPath, Overflow, RobotsRules,
     group_of, robots,
@@ -19,7 +20,7 @@ use crate::register::Places;
 use crate::settings::Settings;
 use crate::source::links::links;
 use crate::source::sitemap::{Hosts as ListedHosts, ListingLimits, parse_sitemap};
-use crate::{Error, clock};
+use crate::{Error, Outside};
 
 /// What was found at an address.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,18 +75,21 @@ pub async fn inspect(
     settings: &Settings,
     url: &Url,
     as_site: bool,
+    outside: Outside,
 ) -> Result<Result<Inspection, FetchFailure>, Error> {
+    let Outside { clock, wire, seed } = outside;
     let mut store = Sqlite::create_or_open(folder.join(".springtide"))?;
     let mut hosts = Hosts::default();
     for host in store.hosts()? {
-        hosts.recall(&host, clock::now());
+        hosts.recall(&host, clock.now());
     }
     let mut visit = Visit {
         places: Places::read(&store)?,
-        client: Client::new(&settings.http)?,
+        client: Client::over(wire, &settings.http, clock)?,
+        clock,
         hosts,
         settings,
-        rng: Pcg64::seed_from_u64(clock::now().0.unsigned_abs()),
+        rng: Pcg64::seed_from_u64(seed),
         store: &mut store,
     };
     let found = visit.look(url, as_site).await;
@@ -98,6 +102,7 @@ pub async fn inspect(
 struct Visit<'a> {
     places: Places,
     client: Client,
+    clock: Clock,
     hosts: Hosts,
     settings: &'a Settings,
     rng: Pcg64,
@@ -178,7 +183,7 @@ impl Visit<'_> {
     async fn robots(&mut self, url: &Url) -> Result<(RobotsFound, RobotsRules), Error> {
         let group = self.host_of(url)?;
         let origin = fetch::origin(url);
-        let now = clock::now();
+        let now = self.clock.now();
         let known = self
             .hosts
             .robots(group, &origin)
@@ -187,14 +192,14 @@ impl Visit<'_> {
             Some(known) if !robots::is_due(&known, now) => known,
             previous => self.fetch_robots(url, &origin, previous.as_ref()).await?,
         };
-        let rules = RobotsRules::at(&kept, clock::now());
+        let rules = RobotsRules::at(&kept, self.clock.now());
         let found = match &kept.answer {
             RobotsAnswer::Unreachable => RobotsFound::Unreachable,
             _ if !rules.is_allowed(url) => RobotsFound::Disallowed,
             RobotsAnswer::None => RobotsFound::None,
             RobotsAnswer::Rules(_) => RobotsFound::Allowed,
         };
-        self.hosts.heed(group, kept, clock::now());
+        self.hosts.heed(group, kept, self.clock.now());
         self.keep()?;
         Ok((found, rules))
     }
@@ -219,7 +224,7 @@ impl Visit<'_> {
                 }
             }
         };
-        Ok(robots::keep(previous, origin, answer, clock::now()))
+        Ok(robots::keep(previous, origin, answer, self.clock.now()))
     }
 
     async fn follow(
@@ -267,7 +272,7 @@ impl Visit<'_> {
     ) -> Result<Result<Answer, FetchFailure>, Error> {
         let group = self.host_of(url)?;
         loop {
-            let now = clock::now();
+            let now = self.clock.now();
             if self.hosts.begin_if_free(group, now) {
                 break;
             }
@@ -287,7 +292,7 @@ impl Visit<'_> {
         };
         let hop = self.client.hop(&ask).await;
         self.hosts
-            .end(group, verdict(&hop, false), clock::now(), &mut self.rng);
+            .end(group, verdict(&hop, false), self.clock.now(), &mut self.rng);
         self.keep()?;
         Ok(hop)
     }

@@ -1,8 +1,8 @@
 //! Polls sources at the pace of a budget and keeps the copy: the only crate that
 //! touches the outside world.
 //!
-//! [`run()`] is all there is to it: it takes a project's folder and its [`Settings`],
-//! polls what `springtide-policy` says when it says so, and keeps what it finds in
+//! [`run()`] is all there is to it: it takes a project's folder, its [`Settings`] and
+//! what it has of the world ([`Outside`]), polls what `springtide-policy` says when it says so, and keeps what it finds in
 //! `springtide-store`. It contains no formula and decides nothing but what follows
 //! from an answer: who may be asked (`fetch`, `hosts`), whether what came back is a
 //! change (`detect`), and which elements a source has (`source`).
@@ -10,6 +10,7 @@
 //! What goes wrong with a source is an observation, which is kept and shown. An
 //! [`Error`] means that the engine itself cannot go on.
 
+mod blocking;
 mod choose;
 pub mod clock;
 pub mod detect;
@@ -21,6 +22,7 @@ mod hosts;
 mod inspect;
 mod keep;
 pub mod origin;
+mod outside;
 mod poll;
 pub mod register;
 mod run;
@@ -32,6 +34,7 @@ mod timers;
 pub use event::{Event, Polled};
 pub use fail_point::FAIL_POINTS;
 pub use inspect::{Inspection, RobotsFound, inspect};
+pub use outside::Outside;
 pub use run::{Until, What, run};
 pub use settings::Settings;
 

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use springtide_policy::agenda::Verdict;
 use springtide_store::{
@@ -13,7 +12,8 @@ use springtide_store::{
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use url::Url;
 
-use crate::clock;
+use crate::blocking::blocking;
+use crate::clock::{self, Clock};
 use crate::detect::Lens;
 use crate::fail_point::fail_point;
 use crate::fetch::{self, Answer, Ask, Client, FailureKind, FetchFailure, Overflow, robots};
@@ -200,6 +200,7 @@ pub(crate) struct ListingNews {
 #[derive(Debug, Clone)]
 pub(crate) struct Means {
     pub(crate) client: Client,
+    pub(crate) clock: Clock,
     pub(crate) bodies: Arc<Bodies>,
     pub(crate) to_loop: mpsc::UnboundedSender<Message>,
     pub(crate) max_body: u64,
@@ -220,7 +221,7 @@ pub(crate) async fn poll(job: Job, means: Means) {
     let mut status = None;
     let mut at = None;
     let found = follow(&job, &means, &mut status, &mut at).await;
-    let at = at.unwrap_or_else(clock::now);
+    let at = at.unwrap_or_else(|| means.clock.now());
     means.tell(Message::Done(Box::new(Done {
         job,
         at,
@@ -230,10 +231,10 @@ pub(crate) async fn poll(job: Job, means: Means) {
 }
 
 /// Tells the loop that a poll came to nothing before it began.
-pub(crate) fn keep_out(job: Job, permit: Permit) -> Done {
+pub(crate) fn keep_out(job: Job, permit: Permit, now: Moment) -> Done {
     Done {
         job,
-        at: clock::now(),
+        at: now,
         status: None,
         found: Ok(Found::KeptOut(permit)),
     }
@@ -268,7 +269,7 @@ async fn follow(
         let answer = match hop {
             Ok(answer) => answer,
             Err(failure) => {
-                *at = Some(clock::now());
+                *at = Some(means.clock.now());
                 return Err(failure);
             }
         };
@@ -410,7 +411,7 @@ async fn conclude(
         None
     };
     fail_point("fetched");
-    let here = tokio::task::block_in_place(|| look(job, means, &answer, url))?;
+    let here = blocking(|| look(job, means, &answer, url))?;
     Ok(Found::Here(Box::new(Here { moved_to, ..here })))
 }
 
@@ -456,7 +457,7 @@ async fn conclude_question(
         None
     };
     fail_point("fetched");
-    let found = tokio::task::block_in_place(|| read_answer(job, question, means, &answer.body));
+    let found = blocking(|| read_answer(job, question, means, &answer.body));
     fail_point("body-kept");
     found
 }
@@ -669,7 +670,7 @@ pub(crate) async fn fetch_robots(group: GroupId, url: Url, previous: Option<Robo
             }
         }
     };
-    let now = clock::moment(SystemTime::now());
+    let now = means.clock.now();
     let kept = robots::keep(previous.as_ref(), &origin, answer, now);
     means.tell(Message::Robots(group, url, kept));
 }

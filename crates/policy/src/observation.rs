@@ -35,19 +35,6 @@ pub enum Outcome {
     },
 }
 
-/// Why a poll is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Purpose {
-    /// It was due.
-    Due,
-    /// Drawn at random, to measure freshness.
-    Audit,
-    /// The first of an element.
-    First,
-    /// Someone asked for it.
-    Asked,
-}
-
 impl Observation {
     /// What a poll showed this long after the poll before it.
     ///

@@ -1,41 +1,26 @@
 //! One request to one address.
 
-use std::collections::HashMap;
-use std::error::Error as _;
-use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Method, Response};
+use reqwest::{Method, Request, Response};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use url::Url;
 
 use super::decode::{DecodeError, Decoder};
-use super::guard::{Guard, Refused, Resolver, refused};
-use super::locator::{MAX_URL, origin};
+use super::guard::Guard;
+use super::locator::MAX_URL;
+use super::sockets::failure;
+use super::wire::Wire;
 use super::{FailureKind, FetchFailure};
+use crate::clock::Clock;
 use crate::settings::HttpSettings;
 
 /// What we can decode, in the order in which we like it.
 const ACCEPT_ENCODING: &str = "gzip, br, zstd, deflate";
-
-/// Headers of an answer over HTTP/2, in bytes. (Over HTTP/1.1 it is a hundred headers
-/// of some 400 kB in all, which is how hyper has it.)
-const MAX_HEADERS: u32 = 64 * 1024;
-
-/// Connections that are kept open to a host that is not being asked, and for how
-/// long. A host is rarely asked by more at a time; servers close them after a minute
-/// or so in any case.
-const MAX_IDLE_PER_HOST: usize = 4;
-const IDLE_FOR: Duration = Duration::from_secs(60);
-
-/// Origins to which connections are kept open. A process often may have no more than
-/// 1,024 files, and once it has, no host can be reached; beyond these, each request has
-/// a connection of its own.
-const MAX_KEPT: usize = 128;
 
 /// Validators and content types that are longer, in bytes, are not taken: they have
 /// to be kept and sent back.
@@ -74,14 +59,12 @@ pub enum Error {
     Client(#[source] reqwest::Error),
 }
 
-/// Makes requests, over connections that it keeps. Clones share them.
+/// Makes requests over a [`Wire`]. Clones share its connections.
 #[derive(Debug, Clone)]
 pub struct Client {
-    /// Keeps connections.
-    keeping: reqwest::Client,
-    /// Closes them.
-    closing: reqwest::Client,
-    kept: Arc<Mutex<Kept>>,
+    wire: Wire,
+    clock: Clock,
+    agent: HeaderValue,
     guard: Guard,
     limits: Timeouts,
     large: Arc<Semaphore>,
@@ -95,45 +78,23 @@ const MOST_LARGE: usize = 12;
 /// Bytes that are decoded at a time: a bomb makes a thousand times as many of them.
 const SLICE: usize = 1 << 10;
 
-/// The origins to which connections are kept open, and when each was last asked.
-#[derive(Debug, Default)]
-struct Kept {
-    asked_at: HashMap<String, Instant>,
-}
-
-impl Kept {
-    /// Whether a connection to this origin, which is asked now, is to be kept.
-    fn keeps(&mut self, origin: String, now: Instant) -> bool {
-        if self.asked_at.len() >= MAX_KEPT && !self.asked_at.contains_key(&origin) {
-            // By now their connections are closed.
-            self.asked_at
-                .retain(|_, asked_at| now.duration_since(*asked_at) < IDLE_FOR);
-            if self.asked_at.len() >= MAX_KEPT {
-                return false;
-            }
-        }
-        self.asked_at.insert(origin, now);
-        true
-    }
-}
-
 /// How long each part of a request may take.
 #[derive(Debug, Clone, Copy)]
-struct Timeouts {
+pub(super) struct Timeouts {
     /// Until there is a connection.
-    connect: Duration,
+    pub(super) connect: Duration,
     /// Until the headers are there.
     headers: Duration,
     /// Between two pieces of the body.
     idle: Duration,
     /// In all.
-    total: Duration,
+    pub(super) total: Duration,
 }
 
 impl Timeouts {
     /// Parts in proportion: a host that does not even accept a connection in a third
     /// of the time, or stops in the middle of a body for as long, will not make it.
-    fn new(total: Duration) -> Self {
+    pub(super) fn new(total: Duration) -> Self {
         Self {
             connect: total / 3,
             headers: total * 2 / 3,
@@ -232,46 +193,26 @@ impl Answer {
 }
 
 impl Client {
-    /// A client that asks as these settings say.
+    /// A client that asks as these settings say, over sockets and by the system's clock.
     ///
     /// # Errors
     /// If the contact cannot be sent, or connections cannot be made at all.
     pub fn new(settings: &HttpSettings) -> Result<Self, Error> {
-        let mut roots = rustls::RootCertStore::empty();
-        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-        Self::trusting(roots, settings)
+        Self::over(Wire::sockets(settings)?, settings, Clock::system())
     }
 
-    fn trusting(roots: rustls::RootCertStore, settings: &HttpSettings) -> Result<Self, Error> {
-        let guard = Guard::new(settings.allow_private.clone());
-        let limits = Timeouts::new(settings.timeout);
-        let tls = tls(roots)?;
-        let agent = user_agent(settings.contact.as_deref())?;
-        let resolver = Arc::new(Resolver::new(guard.clone()));
-        let client = |max_idle_per_host| {
-            reqwest::Client::builder()
-                .tls_backend_preconfigured(tls.clone())
-                .user_agent(agent.clone())
-                .dns_resolver(resolver.clone())
-                .no_proxy()
-                .redirect(reqwest::redirect::Policy::none())
-                // Every request is counted; none is made behind our back.
-                .retry(reqwest::retry::never())
-                .referer(false)
-                .connect_timeout(limits.connect)
-                .pool_max_idle_per_host(max_idle_per_host)
-                .pool_idle_timeout(IDLE_FOR)
-                .http2_max_header_list_size(MAX_HEADERS)
-                .tcp_nodelay(true)
-                .build()
-                .map_err(Error::Client)
-        };
+    /// A client that asks as these settings say, over a wire and by a clock that are
+    /// given.
+    ///
+    /// # Errors
+    /// If the contact cannot be sent.
+    pub fn over(wire: Wire, settings: &HttpSettings, clock: Clock) -> Result<Self, Error> {
         Ok(Self {
-            keeping: client(MAX_IDLE_PER_HOST)?,
-            closing: client(0)?,
-            kept: Arc::default(),
-            guard,
-            limits,
+            wire,
+            clock,
+            agent: user_agent(settings.contact.as_deref())?,
+            guard: Guard::new(settings.allow_private.clone()),
+            limits: Timeouts::new(settings.timeout),
             large: Arc::new(Semaphore::new(MOST_LARGE)),
         })
     }
@@ -304,26 +245,13 @@ impl Client {
         } else {
             Method::GET
         };
-        let is_kept = self
-            .kept
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .keeps(origin(ask.url), Instant::now());
-        let client = if is_kept {
-            &self.keeping
-        } else {
-            &self.closing
-        };
-        let mut request = client
-            .request(method, ask.url.clone())
-            .headers(headers(ask));
-        if let Some(body) = ask.body {
-            request = request.body(body.to_vec());
-        }
-        let asked_at = SystemTime::now();
-        let response = match timeout(self.limits.headers, request.send()).await {
-            Ok(Ok(response)) => response,
-            Ok(Err(error)) => return Err(failure(&error, host, &self.limits)),
+        let mut request = Request::new(method, ask.url.clone());
+        *request.headers_mut() = headers(ask, &self.agent);
+        *request.body_mut() = ask.body.map(|body| body.to_vec().into());
+        let asked_at = self.clock.wall_time();
+        let sent = self.wire.send(request, host, &self.limits);
+        let response = match timeout(self.limits.headers, sent).await {
+            Ok(response) => response?,
             Err(_) => {
                 return Err(took_too_long(
                     &format!("{host} did not answer"),
@@ -331,7 +259,7 @@ impl Client {
                 ));
             }
         };
-        let answered_at = SystemTime::now();
+        let answered_at = self.clock.wall_time();
         if let Some(nonsense) = nonsense(response.status().as_u16(), ask) {
             return Err(FetchFailure::new(
                 FailureKind::Answer,
@@ -453,16 +381,6 @@ fn compact(mut body: Vec<u8>) -> Bytes {
     Bytes::from(body)
 }
 
-fn tls(roots: rustls::RootCertStore) -> Result<rustls::ClientConfig, Error> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(config)
-}
-
 fn user_agent(contact: Option<&str>) -> Result<HeaderValue, Error> {
     let name = concat!("springtide/", env!("CARGO_PKG_VERSION"));
     let agent = match contact.map(str::trim).filter(|contact| !contact.is_empty()) {
@@ -476,8 +394,9 @@ fn user_agent(contact: Option<&str>) -> Result<HeaderValue, Error> {
     }
 }
 
-fn headers(ask: &Ask<'_>) -> HeaderMap {
+fn headers(ask: &Ask<'_>, agent: &HeaderValue) -> HeaderMap {
     let mut headers = HeaderMap::new();
+    headers.insert(header::USER_AGENT, agent.clone());
     headers.insert(header::ACCEPT, HeaderValue::from_static("*/*"));
     headers.insert(
         header::ACCEPT_ENCODING,
@@ -599,7 +518,7 @@ pub fn http_date(value: &str) -> Option<SystemTime> {
     httpdate::parse_http_date(value.trim()).ok()
 }
 
-fn took_too_long(what: &str, span: Duration) -> FetchFailure {
+pub(super) fn took_too_long(what: &str, span: Duration) -> FetchFailure {
     let seconds = (span.as_secs_f64() * 10.0).round() / 10.0;
     FetchFailure::new(FailureKind::Timeout, format!("{what} within {seconds} s"))
 }
@@ -613,127 +532,6 @@ fn undecoded(error: &DecodeError, host: &str) -> FetchFailure {
         | DecodeError::Truncated(_) => FailureKind::Encoding,
     };
     FetchFailure::new(kind, format!("{host}: {error}"))
-}
-
-/// What a failed request means. Its chain of causes knows; its top knows nothing.
-fn failure(error: &reqwest::Error, host: &str, limits: &Timeouts) -> FetchFailure {
-    let mut found: Option<(FailureKind, String)> = None;
-    for cause in causes(error) {
-        if let Some(address) = cause.downcast_ref::<Refused>() {
-            return refused(address);
-        }
-        if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
-            return FetchFailure::new(
-                FailureKind::Tls,
-                format!("no secure connection to {host}: {tls}"),
-            );
-        }
-        if let Some(io) = cause.downcast_ref::<io::Error>() {
-            found = from_io(io, host).or(found);
-        } else if let Some(hyper) = cause.downcast_ref::<hyper::Error>() {
-            found = from_hyper(hyper, host).or(found);
-        } else if let Some(h2) = cause.downcast_ref::<h2::Error>()
-            && h2.is_remote()
-            && (h2.is_reset() || h2.is_go_away())
-        {
-            found = Some(broken_off(host));
-        }
-    }
-    if error.is_timeout() {
-        return if error.is_connect() {
-            took_too_long(&format!("no connection to {host}"), limits.connect)
-        } else {
-            took_too_long(&format!("{host} did not answer"), limits.total)
-        };
-    }
-    if error.is_dns() {
-        return FetchFailure::new(FailureKind::Dns, format!("{host} has no address"));
-    }
-    if error.is_connect() {
-        let reason = match found {
-            Some((FailureKind::Reset, _)) => "the connection was closed at once",
-            _ if has_io(error, io::ErrorKind::ConnectionRefused) => "the connection was refused",
-            _ if has_io(error, io::ErrorKind::HostUnreachable)
-                || has_io(error, io::ErrorKind::NetworkUnreachable) =>
-            {
-                "there is no way there"
-            }
-            _ => "the connection could not be made",
-        };
-        return FetchFailure::new(
-            FailureKind::Connect,
-            format!("no connection to {host}: {reason}"),
-        );
-    }
-    if error.is_builder() {
-        return FetchFailure::new(
-            FailureKind::Url,
-            format!("{host} cannot be asked like this"),
-        );
-    }
-    let (kind, message) = found.unwrap_or_else(|| {
-        (
-            FailureKind::Protocol,
-            format!("{host} sent something that is not HTTP"),
-        )
-    });
-    FetchFailure::new(kind, message)
-}
-
-fn broken_off(host: &str) -> (FailureKind, String) {
-    (
-        FailureKind::Reset,
-        format!("{host} closed the connection before the answer was whole"),
-    )
-}
-
-fn from_io(error: &io::Error, host: &str) -> Option<(FailureKind, String)> {
-    match error.kind() {
-        io::ErrorKind::ConnectionReset
-        | io::ErrorKind::ConnectionAborted
-        | io::ErrorKind::BrokenPipe
-        | io::ErrorKind::UnexpectedEof => Some(broken_off(host)),
-        _ => None,
-    }
-}
-
-fn from_hyper(error: &hyper::Error, host: &str) -> Option<(FailureKind, String)> {
-    if error.is_incomplete_message() {
-        Some(broken_off(host))
-    } else if error.to_string().contains("too large") {
-        // hyper has a method for this, but only where it is built as a server.
-        Some((
-            FailureKind::Protocol,
-            format!("{host} sent more headers than we read"),
-        ))
-    } else if error.is_parse() {
-        Some((
-            FailureKind::Protocol,
-            format!("{host} sent something that is not HTTP"),
-        ))
-    } else {
-        None
-    }
-}
-
-fn has_io(error: &reqwest::Error, kind: io::ErrorKind) -> bool {
-    causes(error).any(|cause| {
-        cause
-            .downcast_ref::<io::Error>()
-            .is_some_and(|io| io.kind() == kind)
-    })
-}
-
-/// What an error comes from, and what that comes from. An [`io::Error`] that holds
-/// another error passes over it when asked for its source, so it is asked for what it
-/// holds.
-fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
-    std::iter::successors(error.source(), |&cause| {
-        match cause.downcast_ref::<io::Error>().map(io::Error::get_ref) {
-            Some(Some(held)) => Some(held),
-            _ => cause.source(),
-        }
-    })
 }
 
 #[cfg(test)]
@@ -780,7 +578,8 @@ mod tests {
         });
         let mut roots = rustls::RootCertStore::empty();
         roots.add(certificate).unwrap();
-        let client = Client::trusting(roots, &settings()).unwrap();
+        let wire = Wire::trusting(roots, &settings()).unwrap();
+        let client = Client::over(wire, &settings(), Clock::system()).unwrap();
         let url = Url::parse(&format!("https://localhost:{port}/")).unwrap();
         (client, url)
     }
@@ -837,28 +636,12 @@ mod tests {
         client.hop(&Ask::new(&url, 1_000_000)).await
     }
 
-    #[test]
-    fn connections_are_kept_to_so_many_origins_and_to_those_asked_lately() {
-        let mut kept = Kept::default();
-        let start = Instant::now();
-        for n in 0..MAX_KEPT {
-            assert!(kept.keeps(n.to_string(), start));
-        }
-        assert!(!kept.keeps("one more".to_owned(), start));
-        assert!(kept.keeps("0".to_owned(), start + IDLE_FOR / 2));
-        assert!(kept.keeps("one more".to_owned(), start + IDLE_FOR));
-        assert_eq!(kept.asked_at.len(), 2);
-    }
-
     #[tokio::test]
     async fn connections_that_are_not_kept_are_closed() {
         let origin = crate::origin::Origin::start(Default::default()).unwrap();
         let url = Url::parse(&origin.url("/")).unwrap();
-        let client = Client::new(&settings()).unwrap();
-        let client = Client {
-            keeping: client.closing.clone(),
-            ..client
-        };
+        let mut client = Client::new(&settings()).unwrap();
+        client.wire = client.wire.closing_all();
         for _ in 0..3 {
             assert_eq!(ask(&client, &url, "/").await.unwrap().status, 200);
         }

@@ -4,7 +4,7 @@
 //! a [`FetchFailure`], which is a fact about the remote and no error of ours. It
 //! follows no redirect; whoever drives it does, and asks [`RobotsRules`] and the
 //! limits of the [`GroupPath`] before every hop. [`guard`] decides where we may
-//! connect at all.
+//! connect at all; a [`Wire`] carries the request there.
 //!
 //! Nothing here knows elements, budgets or stores. Every byte that comes in is
 //! taken for hostile: sizes, numbers and times are bounded before they are used.
@@ -15,6 +15,8 @@ pub mod guard;
 mod http;
 mod locator;
 pub mod robots;
+mod sockets;
+mod wire;
 
 pub use decode::{DecodeError, Decoder};
 pub use failure::FetchFailure;
@@ -22,3 +24,4 @@ pub use http::{Answer, Ask, Client, Error, MAX_RETRY_AFTER, Overflow, http_date,
 pub use locator::{GroupPath, MAX_URL, group_of, locator, origin, resolve};
 pub use robots::RobotsRules;
 pub use springtide_store::FailureKind;
+pub use wire::{Dial, Wire};

@@ -6,25 +6,28 @@ use std::time::{Duration, SystemTime};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use crate::clock::Clock;
+
 /// The changes of things that are known by their number, from 0, drawn as far as
 /// somebody asked. What is drawn depends on the seed alone, not on who asks when.
 #[derive(Debug)]
 pub(super) struct Changes {
+    clock: Clock,
     started_at: SystemTime,
-    clocks: Vec<Mutex<Clock>>,
+    courses: Vec<Mutex<Course>>,
 }
 
 /// The changes of a thing so far, in nanoseconds since the start, and the one to
 /// come, in seconds.
 #[derive(Debug)]
-struct Clock {
+struct Course {
     random: Pcg64Mcg,
     rate_per_second: f64,
     next: f64,
     changes: Vec<u64>,
 }
 
-impl Clock {
+impl Course {
     /// Draws changes until the one to come is after `now`.
     fn advance(&mut self, now: u64) {
         while nanoseconds(self.next) <= now {
@@ -46,19 +49,19 @@ fn nanoseconds(seconds: f64) -> u64 {
 }
 
 impl Changes {
-    /// Things that change at these rates, per second, from `started_at` on.
+    /// Things that change at these rates, per second, from now on.
     pub(super) fn new(
         seed: u64,
         rates_per_second: impl IntoIterator<Item = f64>,
-        started_at: SystemTime,
+        clock: Clock,
     ) -> Self {
-        let clocks = rates_per_second
+        let courses = rates_per_second
             .into_iter()
             .enumerate()
             .map(|(i, rate_per_second)| {
                 let mut random = Pcg64Mcg::seed_from_u64(mix(seed, i as u64, 0));
                 let next = gap(&mut random, rate_per_second);
-                Mutex::new(Clock {
+                Mutex::new(Course {
                     random,
                     rate_per_second,
                     next,
@@ -66,7 +69,11 @@ impl Changes {
                 })
             })
             .collect();
-        Self { started_at, clocks }
+        Self {
+            clock,
+            started_at: clock.wall_time(),
+            courses,
+        }
     }
 
     /// When their time began.
@@ -74,9 +81,14 @@ impl Changes {
         self.started_at
     }
 
+    /// The clock that they go by.
+    pub(super) fn clock(&self) -> Clock {
+        self.clock
+    }
+
     /// How many things there are.
     pub(super) fn len(&self) -> usize {
-        self.clocks.len()
+        self.courses.len()
     }
 
     /// How often a thing had changed by a moment.
@@ -97,30 +109,30 @@ impl Changes {
         })
     }
 
-    /// Makes a thing change at a moment, beside the changes that it would have had; not
-    /// before the last of them.
-    pub(super) fn add(&self, i: usize, at: SystemTime) {
-        let now = self.since_start(at);
-        if let Some(mut clock) = self.clock(i) {
-            clock.advance(now);
-            let last = clock.changes.last().copied().unwrap_or(0);
-            clock.changes.push(now.max(last));
+    /// Makes a thing change now, beside the changes that it would have had; not before
+    /// the last of them.
+    pub(super) fn add(&self, i: usize) {
+        let now = self.since_start(self.clock.wall_time());
+        if let Some(mut course) = self.course(i) {
+            course.advance(now);
+            let last = course.changes.last().copied().unwrap_or(0);
+            course.changes.push(now.max(last));
         }
     }
 
     fn read<T>(&self, i: usize, at: SystemTime, read: impl FnOnce(&[u64]) -> T) -> T {
         let now = self.since_start(at);
-        let Some(mut clock) = self.clock(i) else {
+        let Some(mut course) = self.course(i) else {
             return read(&[]);
         };
-        clock.advance(now);
-        let n = clock.changes.partition_point(|&change| change <= now);
-        read(&clock.changes[..n])
+        course.advance(now);
+        let n = course.changes.partition_point(|&change| change <= now);
+        read(&course.changes[..n])
     }
 
-    fn clock(&self, i: usize) -> Option<MutexGuard<'_, Clock>> {
-        let clock = self.clocks.get(i)?;
-        Some(clock.lock().unwrap_or_else(PoisonError::into_inner))
+    fn course(&self, i: usize) -> Option<MutexGuard<'_, Course>> {
+        let course = self.courses.get(i)?;
+        Some(course.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn since_start(&self, at: SystemTime) -> u64 {

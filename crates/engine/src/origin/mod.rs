@@ -1,9 +1,9 @@
-//! An origin server of our own, on loopback: a [`Site`] that changes at known rates,
-//! and any [`Behaviour`] that a server can have. Tests, the demo and the benches ask
-//! it. A shop with a search box, built on it, is in [`search`].
+//! An origin server of our own, on loopback or in a [`Network`] within this process: a
+//! [`Site`] that changes at known rates, and any [`Behaviour`] that a server can have.
+//! Tests, the demo and the benches ask it. A shop with a search box, built on it, is in [`search`].
 //!
-//! It knows nothing of the engine: what it served when is in its log, and what was
-//! true when follows from the seed of the site.
+//! It knows nothing of the engine but its clock and its wire: what it served when is in
+//! its log, and what was true when follows from the seed of the site.
 //!
 //! ```
 //! use springtide_engine::origin::{Behaviour, Origin, SiteSettings};
@@ -22,6 +22,7 @@
 mod behaviour;
 mod changes;
 pub mod hostile;
+mod network;
 pub mod search;
 mod serve;
 mod site;
@@ -37,19 +38,32 @@ use std::time::SystemTime;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
+use crate::clock::Clock;
 pub use behaviour::{Behaviour, Reply, Step};
+pub use network::Network;
 pub use site::{Site, SiteSettings, Validators, version_in};
 
 /// Requests that are remembered; those after are only counted.
 const MAX_LOG: usize = 250_000;
 
-/// A server that runs, on a thread of its own, until it is dropped.
+/// A server that runs until it is dropped.
 #[derive(Debug)]
 pub struct Origin {
-    address: SocketAddr,
     shared: Arc<Shared>,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    place: Place,
+}
+
+/// Where a server runs.
+#[derive(Debug)]
+enum Place {
+    /// On a thread of its own.
+    Loopback {
+        address: SocketAddr,
+        stop: Option<oneshot::Sender<()>>,
+        thread: Option<JoinHandle<()>>,
+    },
+    /// On the runtime of whoever asks, under this name.
+    Memory { network: Network, name: String },
 }
 
 /// A request that was made.
@@ -83,6 +97,7 @@ pub struct Request {
 
 #[derive(Debug)]
 struct Shared {
+    clock: Clock,
     site: Site,
     base: String,
     scripts: RwLock<HashMap<String, Behaviour>>,
@@ -131,14 +146,8 @@ impl Origin {
             TcpListener::from_std(listener)?
         };
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared {
-            site: Site::new(settings, SystemTime::now()),
-            base: format!("http://{address}"),
-            scripts: RwLock::default(),
-            other: RwLock::new(Behaviour::Usual),
-            log: Mutex::default(),
-            n_connections: AtomicU64::new(0),
-        });
+        let base = format!("http://{address}");
+        let shared = Arc::new(Shared::new(settings, base, Clock::system()));
         let (stop, stopped) = oneshot::channel();
         let serving = shared.clone();
         let thread = std::thread::Builder::new()
@@ -152,16 +161,40 @@ impl Origin {
                 });
             })?;
         Ok(Self {
-            address,
             shared,
-            stop: Some(stop),
-            thread: Some(thread),
+            place: Place::Loopback {
+                address,
+                stop: Some(stop),
+                thread: Some(thread),
+            },
         })
     }
 
-    /// Where it listens.
-    pub fn addr(&self) -> SocketAddr {
-        self.address
+    /// Serves a site in a network, under a name, with a port or without.
+    pub fn start_in(network: &Network, name: &str, settings: SiteSettings) -> Self {
+        let base = format!("http://{name}");
+        let shared = Arc::new(Shared::new(settings, base, network.clock()));
+        network.add(name, shared.clone());
+        Self {
+            shared,
+            place: Place::Memory {
+                network: network.clone(),
+                name: name.to_owned(),
+            },
+        }
+    }
+
+    /// Where it listens; nowhere, if it is within this process.
+    pub fn addr(&self) -> Option<SocketAddr> {
+        match self.place {
+            Place::Loopback { address, .. } => Some(address),
+            Place::Memory { .. } => None,
+        }
+    }
+
+    /// The clock that it goes by.
+    pub fn clock(&self) -> Clock {
+        self.shared.clock
     }
 
     /// The URL of a path.
@@ -228,12 +261,17 @@ impl Origin {
 
 impl Drop for Origin {
     fn drop(&mut self) {
-        if let Some(stop) = self.stop.take() {
-            // It may have stopped by itself.
-            let _ = stop.send(());
-        }
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        match &mut self.place {
+            Place::Loopback { stop, thread, .. } => {
+                if let Some(stop) = stop.take() {
+                    // It may have stopped by itself.
+                    let _ = stop.send(());
+                }
+                if let Some(thread) = thread.take() {
+                    let _ = thread.join();
+                }
+            }
+            Place::Memory { network, name } => network.remove(name, &self.shared),
         }
     }
 }
@@ -243,9 +281,12 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
         match listener.accept().await {
             Ok((stream, _)) => {
                 let shared = shared.clone();
-                shared.n_connections.fetch_add(1, Ordering::Relaxed);
+                shared.count_connection();
                 // A client that breaks off is none of our business.
-                tokio::spawn(async move { serve::serve(stream, shared).await.ok() });
+                tokio::spawn(async move {
+                    stream.set_nodelay(true).ok()?;
+                    serve::serve(stream, shared).await.ok()
+                });
             }
             // Out of file descriptors, most likely: they come back.
             Err(_) => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
@@ -254,6 +295,22 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 }
 
 impl Shared {
+    fn new(settings: SiteSettings, base: String, clock: Clock) -> Self {
+        Self {
+            clock,
+            site: Site::new(settings, clock),
+            base,
+            scripts: RwLock::default(),
+            other: RwLock::new(Behaviour::Usual),
+            log: Mutex::default(),
+            n_connections: AtomicU64::new(0),
+        }
+    }
+
+    fn count_connection(&self) {
+        self.n_connections.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn behaviour(&self, path: &str) -> Behaviour {
         let scripts = self.scripts.read().unwrap_or_else(PoisonError::into_inner);
         scripts
@@ -287,7 +344,7 @@ impl Shared {
         let mut log = self.locked();
         let at = number.checked_sub(log.first);
         if let Some(request) = at.and_then(|at| log.requests.get_mut(usize::try_from(at).ok()?)) {
-            request.answered_at = Some(SystemTime::now());
+            request.answered_at = Some(self.clock.wall_time());
         }
     }
 }

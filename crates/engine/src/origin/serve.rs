@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
 use tokio::net::TcpStream;
 
 use super::behaviour::{Behaviour, Reply, Step};
@@ -22,15 +22,33 @@ pub(super) enum Ending {
     Close,
 }
 
+/// A connection: a socket, or one within this process.
+pub(super) trait Connection: AsyncRead + AsyncWrite + Unpin {
+    /// Has the other side see it break, rather than end, when it is dropped.
+    fn break_off(&self) -> io::Result<()>;
+}
+
+impl Connection for TcpStream {
+    fn break_off(&self) -> io::Result<()> {
+        self.set_zero_linger()
+    }
+}
+
+impl Connection for DuplexStream {
+    /// There is no other way to end: what was sent arrives, and no more.
+    fn break_off(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Serves one connection until either side has had enough.
-pub(super) async fn serve(mut stream: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
-    stream.set_nodelay(true)?;
+pub(super) async fn serve(mut stream: impl Connection, shared: Arc<Shared>) -> io::Result<()> {
     let mut input = Vec::with_capacity(4096);
     loop {
         let Some(length) = read_head(&mut stream, &mut input).await? else {
             return Ok(());
         };
-        let received_at = SystemTime::now();
+        let received_at = shared.clock.wall_time();
         let Some((mut request, n_body, ending)) = parse(&input[..length], received_at) else {
             stream
                 .write_all(
@@ -95,7 +113,7 @@ async fn delay(shared: &Shared) {
 
 /// Reads until the headers of a request are there, and says where they end; nothing,
 /// if there is no other request.
-async fn read_head(stream: &mut TcpStream, input: &mut Vec<u8>) -> io::Result<Option<usize>> {
+async fn read_head(stream: &mut impl Connection, input: &mut Vec<u8>) -> io::Result<Option<usize>> {
     let mut seen: usize = 0;
     loop {
         let from = seen.saturating_sub(3);
@@ -351,7 +369,7 @@ pub(super) fn encode(reply: &Reply, ending: Ending) -> Vec<u8> {
     bytes
 }
 
-async fn carry_out(stream: &mut TcpStream, steps: &[Step]) -> io::Result<()> {
+async fn carry_out(stream: &mut impl Connection, steps: &[Step]) -> io::Result<()> {
     for step in steps {
         match step {
             Step::Send(bytes) => stream.write_all(bytes).await?,
@@ -367,7 +385,7 @@ async fn carry_out(stream: &mut TcpStream, steps: &[Step]) -> io::Result<()> {
             }
             Step::Wait(wait) => tokio::time::sleep(*wait).await,
             Step::Reset => {
-                stream.set_zero_linger()?;
+                stream.break_off()?;
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
         }
@@ -377,7 +395,7 @@ async fn carry_out(stream: &mut TcpStream, steps: &[Step]) -> io::Result<()> {
 
 /// Closes a connection so that what was sent arrives: what is closed with bytes
 /// unread is reset, and takes what is on its way with it.
-async fn linger(stream: &mut TcpStream) {
+async fn linger(stream: &mut impl Connection) {
     if stream.shutdown().await.is_err() {
         return;
     }

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use springtide_policy::Rate;
 
 use super::changes::{Changes, mix, next, rate_per_second};
+use crate::clock::Clock;
 
 /// A site to be served.
 #[derive(Debug, Clone)]
@@ -89,13 +90,13 @@ pub struct Site {
 }
 
 impl Site {
-    /// A site whose time begins at `started_at`.
-    pub fn new(settings: SiteSettings, started_at: SystemTime) -> Self {
+    /// A site whose time begins now, by this clock.
+    pub fn new(settings: SiteSettings, clock: Clock) -> Self {
         let rates = settings
             .rates
             .iter()
             .map(|&rate| rate_per_second(rate, settings.time_scale));
-        let changes = Changes::new(settings.seed, rates, started_at);
+        let changes = Changes::new(settings.seed, rates, clock);
         Self { settings, changes }
     }
 
@@ -107,6 +108,11 @@ impl Site {
     /// When its time began.
     pub fn started_at(&self) -> SystemTime {
         self.changes.started_at()
+    }
+
+    /// The clock that it goes by.
+    pub fn clock(&self) -> Clock {
+        self.changes.clock()
     }
 
     /// How many pages it has.
@@ -132,7 +138,7 @@ impl Site {
 
     /// Makes a page change now, beside the changes that it would have had.
     pub fn change(&self, page: usize) {
-        self.changes.add(page, SystemTime::now());
+        self.changes.add(page);
     }
 
     /// The path of a page.
@@ -370,7 +376,7 @@ mod tests {
         };
         Site::new(
             settings,
-            SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
+            Clock::starting_at(springtide_store::Moment(1_700_000_000_000)),
         )
     }
 

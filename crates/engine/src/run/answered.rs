@@ -373,7 +373,7 @@ impl Engine {
             state.source.totals.n_new += 1;
             self.changed_sources.insert(source);
         }
-        let now = clock::now();
+        let now = self.clock.now();
         if let Some(search) = self.searches.get_mut(&source) {
             search.add(element.id, id, f64::from(weight), now);
         }

@@ -221,7 +221,7 @@ impl Engine {
             let failure = Failure {
                 kind: FailureKind::Moved,
                 message: format!("moved to {target}"),
-                at: clock::now(),
+                at: self.clock.now(),
             };
             element.locator = target.to_string();
             let (host, group) = self.place(target)?;

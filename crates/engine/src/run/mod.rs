@@ -16,7 +16,7 @@ mod search;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rand_pcg::Pcg64;
 use springtide_policy::agenda::{Pace, retry_in};
@@ -25,8 +25,11 @@ use springtide_policy::{GroupId, Time};
 use springtide_store::{ElementId, Fact, Moment, Source, SourceId, Sqlite, Store};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use url::Url;
 
+use crate::blocking::blocking;
+use crate::clock::Clock;
 use crate::detect::Lens;
 use crate::event::Event;
 use crate::fail_point::fail_point;
@@ -37,7 +40,7 @@ use crate::register::Places;
 use crate::search::Search;
 use crate::settings::{Settings, SourceSettings};
 use crate::timers::Timers;
-use crate::{Ended, Error, Why, clock, fetch};
+use crate::{Ended, Error, Outside, Why, clock, fetch};
 use listed::Item;
 
 /// What to do, and until when.
@@ -78,8 +81,9 @@ pub async fn run(
     until: Until,
     mut stop: watch::Receiver<bool>,
     events: mpsc::UnboundedSender<Event>,
+    outside: Outside,
 ) -> Result<Ended, Error> {
-    let mut engine = Engine::open(folder, settings, until, events)?;
+    let mut engine = Engine::open(folder, settings, until, events, outside)?;
     let ended = engine.turn_until_over(&mut stop).await;
     let closed = engine.close().await;
     let ended = ended?;
@@ -95,6 +99,7 @@ struct Engine {
     messages: mpsc::UnboundedReceiver<Message>,
     tasks: JoinSet<()>,
     events: mpsc::UnboundedSender<Event>,
+    clock: Clock,
     rng: Pcg64,
 
     scheduler: Scheduler,
@@ -179,7 +184,7 @@ impl Engine {
     async fn turn_until_over(&mut self, stop: &mut watch::Receiver<bool>) -> Result<Ended, Error> {
         let mut may_be_stopped = true;
         loop {
-            let now = clock::now();
+            let now = self.clock.now();
             if *stop.borrow() {
                 self.why_over.get_or_insert(Why::Stopped);
             }
@@ -199,7 +204,7 @@ impl Engine {
             self.begin_polls(now)?;
             self.give_turns(now)?;
             self.check_whether_over(now);
-            tokio::task::block_in_place(|| self.keep())?;
+            blocking(|| self.keep())?;
             self.launch();
             if self.why_over.is_some() {
                 break;
@@ -214,7 +219,7 @@ impl Engine {
                 changed = stop.changed(), if may_be_stopped => may_be_stopped = changed.is_ok(),
                 message = self.messages.recv() => {
                     if let Some(message) = message {
-                        self.hear(message, clock::now())?;
+                        self.hear(message, self.clock.now())?;
                     }
                 }
                 () = tokio::time::sleep(wait) => {}
@@ -243,7 +248,7 @@ impl Engine {
             });
             self.launch();
         }
-        let until = tokio::time::Instant::now() + GRACE;
+        let until = Instant::now() + GRACE;
         while !self.tasks.is_empty() {
             tokio::select! {
                 joined = self.tasks.join_next() => {
@@ -253,7 +258,7 @@ impl Engine {
                 }
                 message = self.messages.recv() => {
                     if let Some(message) = message {
-                        self.hear(message, clock::now())?;
+                        self.hear(message, self.clock.now())?;
                         // Nobody gets another turn.
                         drop(self.hosts.send_home());
                     }
@@ -264,7 +269,7 @@ impl Engine {
                 }
             }
         }
-        let now = clock::now();
+        let now = self.clock.now();
         while let Ok(message) = self.messages.try_recv() {
             self.hear(message, now)?;
         }
@@ -272,9 +277,9 @@ impl Engine {
         self.launches.clear();
         while !self.listed.is_empty() {
             self.take_in_listed(now)?;
-            tokio::task::block_in_place(|| self.keep())?;
+            blocking(|| self.keep())?;
         }
-        tokio::task::block_in_place(|| self.keep())?;
+        blocking(|| self.keep())?;
         self.launches.clear();
         self.launch();
         Ok(())
@@ -373,7 +378,7 @@ impl Engine {
                         } else if permit == Permit::Later {
                             self.come_back_later(*job, group, now);
                         } else {
-                            self.conclude(poll::keep_out(*job, permit), now)?;
+                            self.conclude(poll::keep_out(*job, permit, now), now)?;
                         }
                         self.reopen(group);
                     }
@@ -540,7 +545,7 @@ impl Engine {
     fn launch(&mut self) {
         fail_point("before-launch");
         // Keeping may have taken a while: gaps are counted from now.
-        let now = clock::now();
+        let now = self.clock.now();
         for launch in self.launches.drain(..) {
             let means = self.means.clone();
             match &launch {

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
@@ -13,6 +12,7 @@ use springtide_policy::{Elements, Groups, Present};
 use springtide_store::{Bodies, Brief, Moment, Role, Sqlite, State, Store};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::conclude::{ROBOTS_HOLD, member};
 use super::{Engine, SourceState, Until, What};
@@ -24,7 +24,7 @@ use crate::hosts::Hosts;
 use crate::poll::Means;
 use crate::settings::Settings;
 use crate::timers::Timers;
-use crate::{Error, choose, clock, register};
+use crate::{Error, Outside, choose, clock, register};
 
 /// An element that is gone, or that we are to keep away from, is looked at again after
 /// so many rounds of all elements.
@@ -36,16 +36,18 @@ impl Engine {
         settings: Settings,
         until: Until,
         events: mpsc::UnboundedSender<Event>,
+        outside: Outside,
     ) -> Result<Self, Error> {
         let begun = Instant::now();
-        let now = clock::now();
+        let Outside { clock, wire, seed } = outside;
+        let now = clock.now();
         let inner = folder.join(".springtide");
         let mut store = Sqlite::create_or_open(&inner)?;
         let bodies = Arc::new(Bodies::open(inner.join("bodies"))?);
-        let client = Client::new(&settings.http)?;
+        let client = Client::over(wire, &settings.http, clock)?;
         let registered = register::register(&mut store, &settings, now, &mut |_| {})?;
 
-        let mut rng = Pcg64::seed_from_u64(now.0.unsigned_abs());
+        let mut rng = Pcg64::seed_from_u64(seed);
         let mut groups = Groups::new();
         for group in store.groups()? {
             let added = groups.add(group.parent);
@@ -151,6 +153,7 @@ impl Engine {
         let (to_loop, messages) = mpsc::unbounded_channel();
         let means = Means {
             client,
+            clock,
             bodies,
             to_loop,
             max_body: settings.http.max_body,
@@ -171,6 +174,7 @@ impl Engine {
             messages,
             tasks: JoinSet::new(),
             events,
+            clock,
             rng,
             scheduler,
             closed: BTreeMap::new(),

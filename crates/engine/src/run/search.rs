@@ -135,7 +135,7 @@ impl Engine {
                 let failure = Failure {
                     kind: FailureKind::Rows,
                     message: format!("no queries can be made of its rows: {error}"),
-                    at: clock::now(),
+                    at: self.clock.now(),
                 };
                 self.note_failure(id, Some(failure));
                 return Ok(());
@@ -390,7 +390,7 @@ impl Engine {
         if is_kept_out {
             // Nothing is asked, so it costs nothing; that is taken back.
             self.n_begun += 1;
-            self.conclude(poll::keep_out(job, Permit::Disallowed), now)?;
+            self.conclude(poll::keep_out(job, Permit::Disallowed, now), now)?;
             return Ok(false);
         }
         if job.page().is_none() {
@@ -454,7 +454,7 @@ impl Engine {
             return false;
         };
         if let Some(due) = clock::moment_of(due) {
-            search.hold(id, due, clock::now());
+            search.hold(id, due, self.clock.now());
         }
         search.is_ours(id)
     }

@@ -235,7 +235,7 @@ async fn a_name_that_resolves_to_loopback_is_not_asked() {
     let origin = origin(SiteSettings::default());
     let client = client(AllowPrivate::None);
     for name in ["localhost", "LOCALHOST"] {
-        let url = Url::parse(&format!("http://{name}:{}/", origin.addr().port())).unwrap();
+        let url = Url::parse(&format!("http://{name}:{}/", origin.addr().unwrap().port())).unwrap();
         let failure = client.hop(&Ask::new(&url, 1000)).await.unwrap_err();
         assert_eq!(failure.kind, FailureKind::Address, "{name}: {failure}");
         assert!(failure.message.contains("allow_private"), "{failure}");
@@ -249,7 +249,7 @@ async fn a_name_that_resolves_to_loopback_is_not_asked() {
 #[tokio::test]
 async fn of_the_addresses_of_a_name_only_those_allowed_are_dialled() {
     let origin = origin(SiteSettings::default());
-    let port = origin.addr().port();
+    let port = origin.addr().unwrap().port();
     let by_name = Url::parse(&format!("http://localhost:{port}/")).unwrap();
     // `localhost` is 127.0.0.1, and ::1 on most machines.
     let allowed = client(only(&["127.0.0.1/32"]));

@@ -13,3 +13,5 @@ mod robots;
 mod run;
 mod search;
 mod search_server;
+mod wire;
+mod world;

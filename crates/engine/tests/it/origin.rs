@@ -149,7 +149,7 @@ async fn requests_are_remembered_and_forgotten() {
         .map(|request| (request.path.as_str(), request.status))
         .collect();
     assert_eq!(seen, [("/x?odd", 404), ("/", 200), ("/x", 404)]);
-    let host = origin.addr().to_string();
+    let host = origin.addr().unwrap().to_string();
     assert_eq!(requests[0].host.as_deref(), Some(host.as_str()));
     origin.forget_requests();
     let url = Url::parse(&origin.url("/")).unwrap();
@@ -161,7 +161,7 @@ async fn requests_are_remembered_and_forgotten() {
 fn an_origin_that_is_dropped_is_gone_at_once() {
     let origin = Origin::start(site(1, 0.0)).unwrap();
     origin.script("/slow", springtide_engine::origin::hostile::silence());
-    let address = origin.addr();
+    let address = origin.addr().unwrap();
     let waiting = std::net::TcpStream::connect(address).unwrap();
     let begun_at = std::time::Instant::now();
     drop(origin);

@@ -8,7 +8,7 @@ use springtide_engine::settings::{
     AllowPrivate, BudgetSettings, FirstPass, GroupKey, GroupRule, HttpSettings, PolicyName,
     PolicySettings, SourceSettings,
 };
-use springtide_engine::{Ended, Event, Settings, Until, What};
+use springtide_engine::{Ended, Event, Outside, Settings, Until, What};
 use springtide_policy::{Objective, Rate, Span};
 use springtide_store::{
     Bodies, ChangeFilter, ChangeKind, ElementId, FailureKind, Kept, Role, SourceKind, Sqlite,
@@ -89,7 +89,8 @@ pub(crate) fn run_till(
             }
             stop.send_replace(true);
         });
-        let run = springtide_engine::run(folder, settings, until, stopped, sender);
+        let outside = Outside::real(&settings.http).unwrap();
+        let run = springtide_engine::run(folder, settings, until, stopped, sender, outside);
         runtime.block_on(run).unwrap()
     });
     let told = std::iter::from_fn(|| events.try_recv().ok()).collect();

@@ -6,11 +6,13 @@ use std::time::{Duration, SystemTime};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde_json::{Value, json};
+use springtide_engine::clock::Clock;
 use springtide_engine::fetch::{Answer, Ask, Client};
 use springtide_engine::origin::search::{
     Catalogue, Limit, Rates, Row, SearchServer, SearchSettings, Totals, Trouble,
 };
 use springtide_policy::Rate;
+use springtide_store::Moment;
 use url::Url;
 
 use super::http::settings;
@@ -109,7 +111,7 @@ fn the_index_finds_what_looking_at_every_row_finds() {
             n_rows: 2000,
             ..still()
         },
-        SystemTime::UNIX_EPOCH,
+        Clock::starting_at(Moment(0)),
     );
     let rows: Vec<Row> = (0..catalogue.n_rows())
         .map(|row| catalogue.row_at(row, catalogue.started_at()))
@@ -175,8 +177,8 @@ async fn pages_share_out_the_best_results() {
 
 #[test]
 fn ranks_differ_between_queries_and_not_between_times() {
-    let catalogue = Catalogue::new(&still(), SystemTime::UNIX_EPOCH);
-    let again = Catalogue::new(&still(), SystemTime::now());
+    let catalogue = Catalogue::new(&still(), Clock::starting_at(Moment(0)));
+    let again = Catalogue::new(&still(), Clock::system());
     assert_eq!(catalogue.find("kettle"), again.find("KETTLE "));
     let set = |rows: &[usize]| rows.iter().copied().collect::<HashSet<usize>>();
     let (one, two) = (catalogue.find("kettle lamp"), catalogue.find("lamp kettle"));
@@ -190,7 +192,7 @@ async fn totals_are_as_they_were_set() {
         n_rows: 2000,
         ..still()
     };
-    let exact = Catalogue::new(&settings, SystemTime::UNIX_EPOCH)
+    let exact = Catalogue::new(&settings, Clock::starting_at(Moment(0)))
         .find("kettle")
         .len();
     assert!(

@@ -10,6 +10,7 @@ use url::form_urlencoded;
 
 use super::trouble::{distorted, refusal};
 use super::{Catalogue, Limit, Row, SearchSettings, Totals, Trouble};
+use crate::clock::Clock;
 use crate::origin::{Behaviour, Request};
 
 /// Where requests are answered.
@@ -49,9 +50,9 @@ pub(super) fn is_counted(path: &str) -> bool {
 }
 
 impl Desk {
-    pub(super) fn new(settings: SearchSettings, started_at: SystemTime) -> Self {
+    pub(super) fn new(settings: SearchSettings, clock: Clock) -> Self {
         Self {
-            catalogue: Catalogue::new(&settings, started_at),
+            catalogue: Catalogue::new(&settings, clock),
             settings,
             n_requests: AtomicU64::new(0),
             troubles: RwLock::default(),

@@ -12,6 +12,7 @@ use springtide_policy::{Rate, Span};
 use super::index::{Index, Query};
 use super::words::{self, Drawing};
 use super::{Rates, SearchSettings};
+use crate::clock::Clock;
 use crate::origin::changes::{Changes, mix, rate_per_second};
 
 /// A row of a shop.
@@ -70,8 +71,8 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// A catalogue whose time begins at `started_at`.
-    pub fn new(settings: &SearchSettings, started_at: SystemTime) -> Self {
+    /// A catalogue whose time begins now, by this clock.
+    pub fn new(settings: &SearchSettings, clock: Clock) -> Self {
         let n_rows = settings.rows.len() + settings.n_rows;
         let drawing = Drawing::new(settings.n_rows);
         let mut rows = settings.rows.clone();
@@ -88,7 +89,7 @@ impl Catalogue {
                 .enumerate()
                 .map(|(i, row)| (row.id.clone(), i))
                 .collect(),
-            changes: Changes::new(settings.seed, rates_per_second, started_at),
+            changes: Changes::new(settings.seed, rates_per_second, clock),
             is_there: rows.iter().map(|_| AtomicBool::new(true)).collect(),
             index: Index::new(rows.iter().map(Row::texts)),
             rates,
@@ -99,6 +100,11 @@ impl Catalogue {
     /// When its time began.
     pub fn started_at(&self) -> SystemTime {
         self.changes.started_at()
+    }
+
+    /// The clock that it goes by.
+    pub fn clock(&self) -> Clock {
+        self.changes.clock()
     }
 
     /// How many rows it has, with those that are not there.
@@ -163,7 +169,7 @@ impl Catalogue {
 
     /// Makes a row change now, beside the changes that it would have had.
     pub fn change(&self, row: usize) {
-        self.changes.add(row, SystemTime::now());
+        self.changes.add(row);
     }
 
     /// Takes a row out: no query finds it, and its id is unknown.
@@ -247,7 +253,7 @@ mod tests {
     fn catalogue(settings: SearchSettings) -> Catalogue {
         Catalogue::new(
             &settings,
-            SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
+            Clock::starting_at(springtide_store::Moment(1_700_000_000_000)),
         )
     }
 

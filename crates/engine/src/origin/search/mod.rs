@@ -1,4 +1,4 @@
-//! A shop with a search box, on loopback: tests, the benches and a guide ask it.
+//! A shop with a search box: tests, the benches and a guide ask it.
 //!
 //! - A [`Catalogue`] holds the rows, whose prices change at rates of their own. What is
 //!   true of a row when follows from the seed.
@@ -45,7 +45,7 @@ use std::time::{Duration, SystemTime};
 
 use springtide_policy::Rate;
 
-use super::{Behaviour, Origin, Request, SiteSettings};
+use super::{Behaviour, Network, Origin, Request, SiteSettings};
 use answer::Desk;
 pub use catalogue::{Catalogue, Row};
 pub use trouble::Trouble;
@@ -138,7 +138,7 @@ pub struct Limit {
     pub span: Duration,
 }
 
-/// A shop that runs, on a thread of its own, until it is dropped.
+/// A shop that runs until it is dropped.
 #[derive(Debug)]
 pub struct SearchServer {
     origin: Origin,
@@ -159,17 +159,20 @@ impl SearchServer {
     /// # Errors
     /// If it is not, or is taken, or there is no thread.
     pub fn start_at(address: SocketAddr, settings: SearchSettings) -> io::Result<Self> {
-        let origin = Origin::start_at(
-            address,
-            SiteSettings {
-                latency: settings.latency,
-                ..SiteSettings::default()
-            },
-        )?;
-        let desk = Arc::new(Desk::new(settings, SystemTime::now()));
+        let origin = Origin::start_at(address, site(&settings))?;
+        Ok(Self::on(origin, settings))
+    }
+
+    /// Serves a shop in a network, under a name, with a port or without.
+    pub fn start_in(network: &Network, name: &str, settings: SearchSettings) -> Self {
+        Self::on(Origin::start_in(network, name, site(&settings)), settings)
+    }
+
+    fn on(origin: Origin, settings: SearchSettings) -> Self {
+        let desk = Arc::new(Desk::new(settings, origin.clock()));
         let answering = desk.clone();
         origin.script_others(Behaviour::call(move |request| answering.answer(request)));
-        Ok(Self { origin, desk })
+        Self { origin, desk }
     }
 
     /// What it sells.
@@ -246,6 +249,14 @@ impl SearchServer {
             .collect();
         moments.sort_unstable();
         most_in_span(&moments, span)
+    }
+}
+
+/// The site below a shop, which has nothing but its latency.
+fn site(settings: &SearchSettings) -> SiteSettings {
+    SiteSettings {
+        latency: settings.latency,
+        ..SiteSettings::default()
     }
 }
 
