@@ -1,359 +1,302 @@
-//! Which polls begin: what was asked for, what is due, drawn, new, or to be looked at
-//! again.
+//! From what the agenda asks for to a request that may leave.
 
 use std::sync::Arc;
 
-use rand::RngExt;
-use springtide_policy::agenda::retry_in;
-use springtide_policy::{GroupId, Span, Time};
-use springtide_store::{
-    ElementId, Fact, FailureKind, Kept, Moment, Purpose, SourceKind, State, Store,
-};
+use springtide_policy::agenda::rows::host_limit;
+use springtide_policy::agenda::{Poll, Request, Ticket, Waiting};
+use springtide_policy::schedule::Quota;
+use springtide_policy::{GroupId, Time};
+use springtide_store::{FailureKind, Kept, Moment, Purpose, Robots, SourceKind, State};
+use tokio::sync::oneshot;
 use url::Url;
 
-use super::search::Next;
-use super::{Engine, What};
-use crate::fetch::{self, GroupPath, group_of};
-use crate::poll::{Done, Job};
-use crate::register::Places;
-use crate::{Error, clock, settings};
+use super::{Engine, Launch, SourceState, Waiter};
+use crate::fetch::{self, FetchFailure, GroupPath, group_of, robots};
+use crate::permits::{Permit, Word};
+use crate::poll::{self, Done, Job};
+use crate::settings::FirstPass;
+use crate::{Error, clock};
 
-/// Polls at a time, over all hosts.
-const MOST_AT_ONCE: usize = 256;
-/// A listing waits no longer than this, whatever is learned of it.
-const LONGEST_LISTING_WAIT: f64 = 1.0;
-/// Polls that count and wait for their hosts: no more are chosen while so many do.
-const MOST_COUNTED_WAITING: usize = 64;
-/// Elements whose hosts are to be left alone that are passed over at a time.
-const MOST_REFUSED: usize = 64;
-/// Draws of an element at random before it is left.
-const MOST_DRAWS: usize = 64;
 /// The most entries of one listing that are read.
 const MOST_ENTRIES: usize = 200_000;
 
 impl Engine {
-    /// Begins polls, as far as pace and hosts allow: what was asked for, what is to be
-    /// looked at again, what is due, and what is new.
-    pub(super) fn begin_polls(&mut self, now: Moment) -> Result<(), Error> {
+    /// Asks for all that the agenda asks for now.
+    pub(super) fn begin_requests(&mut self, now: Moment) -> Result<(), Error> {
         let at = clock::time(now);
-        self.open_hosts(at);
-        // Those who wait already go first.
-        self.give_turns(now)?;
-        let window = self.settings.budget.window;
-        let is_open = window.is_none_or(|window| window.contains(at));
-        let has_free_pass =
-            self.is_first_pass_free() && is_open && !matches!(self.until.what, What::These(_));
-        if has_free_pass {
-            // Where others had the last turn.
-            self.begin_new(true, now)?;
-        }
-        let mut n_refused = 0;
-        while self.has_room()
-            && self.pace.next_at(at) <= at
-            && self.hosts.n_counted_waiting() < MOST_COUNTED_WAITING
-            && n_refused < MOST_REFUSED
-        {
-            match self.next_counted(now)? {
-                Some(next) => {
-                    let has_begun = match next {
-                        Next::Element(id, purpose) => {
-                            self.takes_new_turn = purpose != Purpose::First;
-                            self.begin(id, purpose, true, now)?
-                        }
-                        Next::Page(source, ask) => self.ask(source, ask, None, true, now)?,
-                    };
-                    if has_begun {
-                        self.n_begun += 1;
-                        self.give_turns(now)?;
-                    } else {
-                        n_refused += 1;
-                    }
-                }
-                None => break,
+        loop {
+            let most = self.until.max_polls.unwrap_or(u64::MAX);
+            self.agenda.set_stopping(self.progress.n_begun >= most);
+            let Some(request) = self.agenda.next(at, &mut self.rng) else {
+                return self.tell_unreachable(now);
+            };
+            match request {
+                Request::Poll(poll) => self.begin_poll(poll, now)?,
+                Request::New { group, is_counted } => self.begin_new(group, is_counted, now)?,
+                Request::Search(poll) => self.begin_search(poll, now)?,
+                Request::Go(ticket) => self.go_on(ticket, now),
+                Request::GiveUp(ticket) => self.give_up(ticket, now)?,
+                _ => {}
             }
         }
-        if has_free_pass {
-            self.begin_new(false, now)?;
+    }
+
+    pub(super) fn is_first_pass_free(&self) -> bool {
+        self.settings.budget.first_pass == FirstPass::Free
+    }
+
+    /// Begins the first poll of the next new element of a host.
+    fn begin_new(
+        &mut self,
+        group: Option<GroupId>,
+        is_counted: bool,
+        now: Moment,
+    ) -> Result<(), Error> {
+        let next = match group {
+            Some(group) => self.newcomers.next(group, self.ledger.store())?,
+            None => None,
+        };
+        let Some(id) = next else {
+            self.agenda.no_more_new(group, is_counted, clock::time(now));
+            return Ok(());
+        };
+        self.agenda.begin_new(id);
+        let poll = Poll {
+            id,
+            group,
+            purpose: Purpose::First,
+            is_counted,
+            cost: 1.0,
+        };
+        self.begin_poll(poll, now)
+    }
+
+    /// Begins a poll whose host has given it a turn, unless something comes first.
+    fn begin_poll(&mut self, poll: Poll, now: Moment) -> Result<(), Error> {
+        let at = clock::time(now);
+        let kept = self.ledger.kept(poll.id)?;
+        let Some(kept) = kept.filter(|kept| self.sources.contains_key(&kept.element.source)) else {
+            self.agenda.give_back(&poll, at);
+            self.agenda.remove(poll.id, at);
+            return Ok(());
+        };
+        if poll.purpose != Purpose::Asked && self.is_unwanted(&kept) {
+            self.agenda.give_back(&poll, at);
+            return Ok(());
+        }
+        let moved_to = kept.copy.as_ref().and_then(|copy| copy.location.clone());
+        let address = moved_to.as_deref().unwrap_or(&kept.element.locator);
+        let url = match fetch::locator(address) {
+            Ok(url) => url,
+            Err(failure) => {
+                self.agenda.give_back(&poll, at);
+                let job = self.job(kept, nowhere(), &poll, now);
+                return self.conclude(fail(job, failure, now), now);
+            }
+        };
+        let host = self.host_of(&url)?;
+        if poll.group != Some(host) {
+            // It has moved to another host, whose turns are its own.
+            self.agenda.give_back(&poll, at);
+            self.agenda.wait(Poll { group: Some(host), ..poll }, at);
+            return Ok(());
+        }
+        match self.permits.ask(host, &url, now) {
+            Word::Known(Permit::Go) => {
+                let job = self.job(kept, url, &poll, now);
+                self.begin(job);
+            }
+            Word::Known(permit) => {
+                // Nothing is asked, so it costs nothing.
+                self.agenda.give_back(&poll, at);
+                let job = self.job(kept, url, &poll, now);
+                self.conclude(poll::keep_out(job, permit, now), now)?;
+            }
+            Word::Coming => {
+                self.agenda.give_back(&poll, at);
+                self.permits.wait(host, &url, Waiter::Poll(poll));
+            }
+            Word::Unknown => {
+                self.agenda.refund(&poll);
+                self.permits.wait(host, &url, Waiter::Poll(poll));
+                self.fetch_robots(host, &url, at);
+            }
         }
         Ok(())
     }
 
-    /// Begins first polls that do not count, at all hosts that may be asked or only where
-    /// it is their turn: where hosts allow no more than the budget does, new ones and old
-    /// ones take turns.
-    fn begin_new(&mut self, in_turn: bool, now: Moment) -> Result<(), Error> {
-        let at = clock::time(now);
-        while self.has_room() {
-            let new = match in_turn {
-                true => self.next_in_turn(at)?,
-                false => self.first_pass.next(&self.store, &self.hosts, at)?,
-            };
-            let Some((host, id)) = new else {
-                break;
-            };
-            if self.begin(id, Purpose::First, false, now)? {
-                self.n_begun += 1;
-            } else {
-                self.reopen(host);
-            }
-        }
-        self.ask_for_new_rows(in_turn, now)
-    }
-
-    /// The next new element of a host where it is the turn of new ones.
-    fn next_in_turn(&mut self, at: Time) -> Result<Option<(GroupId, ElementId)>, Error> {
-        let hosts: Vec<GroupId> = self.is_turn_of_new.iter().copied().collect();
-        for host in hosts {
-            if !self.first_pass.is_left_at(host) {
-                // Unless rows of search sources wait for it, nobody does.
-                if !self.search_hosts.values().any(|other| *other == host) {
-                    self.is_turn_of_new.remove(&host);
-                }
-                continue;
-            }
-            if self.hosts.is_idle(host) && self.hosts.free_at(host) <= at {
-                self.is_turn_of_new.remove(&host);
-                if let Some(id) = self.first_pass.take(host, &self.store)? {
-                    return Ok(Some((host, id)));
-                }
-            }
-        }
-        Ok(None)
-    }
-
-    pub(super) fn is_first_pass_free(&self) -> bool {
-        self.settings.budget.first_pass == settings::FirstPass::Free
-    }
-
-    pub(super) fn has_room(&self) -> bool {
-        self.under_way.len() + self.n_questions < MOST_AT_ONCE
-            && self.until.max_polls.is_none_or(|most| self.n_begun < most)
-    }
-
-    /// The next poll that counts.
-    pub(super) fn next_counted(&mut self, now: Moment) -> Result<Option<Next>, Error> {
-        let at = clock::time(now);
-        if let Some(id) = self.asked.pop_front() {
-            return Ok(Some(Next::Element(id, Purpose::Asked)));
-        }
-        if let What::These(_) = self.until.what {
-            return Ok(None);
-        }
-        // Those who are out, or were never had, are many where much is wrong: they get
-        // every fourth turn, and leave the others to those who are in.
-        self.n_turns = self.n_turns.wrapping_add(1);
-        if self.n_turns.is_multiple_of(4)
-            && let Some(id) = self.due_timer(now)
-        {
-            return Ok(Some(Next::Element(id, Purpose::Due)));
-        }
-        if let Some(id) = self.overdue_listing(now) {
-            return Ok(Some(Next::Element(id, Purpose::Due)));
-        }
-        // New ones that count and old ones take turns; a turn that cannot be taken now is
-        // kept.
-        let is_turn_of_new = self.takes_new_turn && !self.is_first_pass_free();
-        if is_turn_of_new
-            && let Some((_, id)) = self.first_pass.next(&self.store, &self.hosts, at)?
-        {
-            return Ok(Some(Next::Element(id, Purpose::First)));
-        }
-        if matches!(self.until.what, What::Everything)
-            && self.rng.random::<f64>() < self.settings.budget.audit
-            && let Some(id) = self.draw(at)
-        {
-            return Ok(Some(Next::Element(id, Purpose::Audit)));
-        }
-        if let Some((request, worth)) = self.best_request(is_turn_of_new, now)? {
-            // Where worth is not what polls are chosen by, they take turns.
-            self.is_turn_of_searches = !self.is_turn_of_searches;
-            let others = match self.scheduler.next_worth(at) {
-                Some(others) => others,
-                None if self.is_turn_of_searches || self.scheduler.wake_at() > at => 0.0,
-                None => f64::INFINITY,
-            };
-            if worth > others || worth == f64::INFINITY {
-                return Ok(Some(request));
-            }
-        }
-        if matches!(self.until.what, What::DueNow)
-            && !self.scheduler.is_ready(clock::time(self.started_at))
-        {
-            let timer = self.due_timer(now);
-            return Ok(timer.map(|id| Next::Element(id, Purpose::Due)));
-        }
-        let due = self.scheduler.next_poll(at, &mut self.rng);
-        if due.is_none() && self.settings.budget.first_pass == settings::FirstPass::Counted {
-            let new = self.first_pass.next(&self.store, &self.hosts, at)?;
-            return Ok(new.map(|(_, id)| Next::Element(id, Purpose::First)));
-        }
-        let due = match due {
-            Some(id) => Some(id),
-            None => self.due_timer(now),
-        };
-        Ok(due.map(|id| Next::Element(id, Purpose::Due)))
-    }
-
-    /// Someone whose timer has run out.
-    pub(super) fn due_timer(&mut self, now: Moment) -> Option<ElementId> {
-        let id = self.timers.pop(now)?;
-        if self.under_way.contains(&id) {
-            self.timers.set(id, Moment(now.0 + 60_000));
-            return None;
-        }
-        Some(id)
-    }
-
-    /// A listing that has waited as long as it may; whatever comes of that, it then
-    /// waits again.
-    pub(super) fn overdue_listing(&mut self, now: Moment) -> Option<ElementId> {
-        for state in self.sources.values_mut() {
-            let longest = state
-                .settings
-                .list_every
-                .map_or(LONGEST_LISTING_WAIT, Span::as_days);
-            let longest = (longest * 86_400_000.0) as i64;
-            for (&id, polled_at) in &mut state.listings {
-                let is_overdue = clock::millis_between(*polled_at, now) >= longest;
-                if is_overdue
-                    && polled_at.0 > 0
-                    && !self.under_way.contains(&id)
-                    && self.scheduler.belief(id, clock::time(now)).is_some()
-                {
-                    *polled_at = now;
-                    return Some(id);
-                }
-            }
-        }
-        None
-    }
-
-    /// An element drawn at random from those that we have a copy of.
-    pub(super) fn draw(&mut self, at: Time) -> Option<ElementId> {
-        for _ in 0..MOST_DRAWS {
-            let id = ElementId(self.rng.random_range(0..self.next_element.max(1)));
-            if self.scheduler.belief(id, at).is_some() {
-                let is_listing = self
-                    .sources
-                    .values()
-                    .any(|state| state.listings.contains_key(&id));
-                if !is_listing && !self.under_way.contains(&id) {
-                    return Some(id);
-                }
-            }
-        }
-        None
-    }
-
-    /// Sends a poll to wait for its host. Says whether there was anything to poll.
-    pub(super) fn begin(
-        &mut self,
-        id: ElementId,
-        purpose: Purpose,
-        is_counted: bool,
-        now: Moment,
-    ) -> Result<bool, Error> {
-        if self.under_way.contains(&id) {
-            return Ok(false);
-        }
-        let at = clock::time(now);
-        let kept = self.kept(id)?;
-        let Some(kept) = kept.filter(|kept| self.sources.contains_key(&kept.element.source)) else {
-            self.scheduler.remove(id, at);
-            return Ok(false);
-        };
-        if self.searches.contains_key(&kept.element.source) {
-            return self.begin_row(kept, purpose, is_counted, now);
-        }
-        let has_moved = kept
-            .failure
-            .as_ref()
-            .is_some_and(|why| why.kind == FailureKind::Moved);
+    /// Whether nobody wants to know of an element any more: it is elsewhere, or its list
+    /// does not name it.
+    fn is_unwanted(&self, kept: &Kept) -> bool {
+        let failure = kept.failure.as_ref();
+        let has_moved = failure.is_some_and(|failure| failure.kind == FailureKind::Moved);
         let is_of_list = self.sources[&kept.element.source].settings.kind == SourceKind::List;
-        let is_unwanted =
-            kept.state == State::Gone && (has_moved || kept.is_unlisted && is_of_list);
-        if is_unwanted && purpose != Purpose::Asked {
-            // It is elsewhere, or its list does not name it any more: nobody wants to
-            // know.
-            return Ok(false);
+        kept.state == State::Gone && (has_moved || kept.is_unlisted && is_of_list)
+    }
+
+    /// A request leaves as soon as all is kept.
+    pub(super) fn begin(&mut self, job: Job) {
+        self.progress.n_begun += 1;
+        self.launches.push(Launch::Poll(Box::new(job)));
+    }
+
+    /// Fetches a robots.txt in a turn that has been taken. Nothing else of the host is
+    /// asked before it is there.
+    pub(super) fn fetch_robots(&mut self, host: GroupId, url: &Url, at: Time) {
+        let previous = self.permits.begin(host, url);
+        self.agenda.gate_mut().hold(host, at);
+        self.progress.n_robots += 1;
+        let fetch = Launch::Robots(host, robots::url_of(url), previous);
+        self.launches.push(fetch);
+    }
+
+    /// Someone under way was sent on, and asks whether it may go there.
+    pub(super) fn ask_to_go_on(
+        &mut self,
+        url: Url,
+        sender: oneshot::Sender<(Permit, GroupId)>,
+        now: Moment,
+    ) -> Result<(), Error> {
+        let group = self.host_of(&url)?;
+        let at = clock::time(now);
+        match self.permits.ask(group, &url, now) {
+            Word::Known(Permit::Go) => {
+                self.wait_for_turn(group, Waiter::Hop(group, url, sender), at);
+            }
+            Word::Known(permit) => self.launches.push(Launch::Grant(sender, permit, group)),
+            Word::Coming => {
+                let waiter = Waiter::Hop(group, url.clone(), sender);
+                self.permits.wait(group, &url, waiter);
+            }
+            Word::Unknown => {
+                let waiter = Waiter::Hop(group, url.clone(), sender);
+                self.permits.wait(group, &url, waiter);
+                self.permits.begin(group, &url);
+                self.agenda.gate_mut().hold(group, at);
+                self.progress.n_robots += 1;
+                self.wait_for_turn(group, Waiter::Robots(group, url), at);
+            }
         }
-        let is_free_to_wait = match purpose {
-            Purpose::Asked | Purpose::First => true,
-            _ => self.hosts.is_reachable(kept.element.host, at),
+        Ok(())
+    }
+
+    /// What came of asking for a robots.txt.
+    pub(super) fn hear_robots(
+        &mut self,
+        group: GroupId,
+        url: &Url,
+        robots: Robots,
+        now: Moment,
+    ) -> Result<(), Error> {
+        let at = clock::time(now);
+        self.progress.n_robots = self.progress.n_robots.saturating_sub(1);
+        let waiting = self.permits.set(group, robots, now);
+        let crawl_delay = self.permits.crawl_delay(group);
+        let gate = self.agenda.gate_mut();
+        gate.set_own_gap(group, crawl_delay);
+        gate.release(group, at);
+        self.note_sitemaps(group, url);
+        for waiter in waiting {
+            match waiter {
+                Waiter::Poll(poll) => self.resume(group, poll, now)?,
+                Waiter::Hop(group, url, sender) => match self.permits.known(group, &url) {
+                    Permit::Go => self.wait_for_turn(group, Waiter::Hop(group, url, sender), at),
+                    permit => self.launches.push(Launch::Grant(sender, permit, group)),
+                },
+                Waiter::Robots(..) | Waiter::Search(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A poll that waited to hear what the robots.txt of its host says.
+    fn resume(&mut self, host: GroupId, poll: Poll, now: Moment) -> Result<(), Error> {
+        let at = clock::time(now);
+        let Some(kept) = self.ledger.kept(poll.id)? else {
+            return Ok(());
         };
-        if !is_free_to_wait {
-            // A host that is to be left alone holds up nobody else.
-            if purpose == Purpose::Due {
-                let until = self.hosts.paused_until(kept.element.host, at);
-                let due = until + retry_in(1, &mut self.rng);
-                self.try_again(id, due, now);
+        let location = kept.copy.as_ref().and_then(|copy| copy.location.as_deref());
+        let url = fetch::locator(location.unwrap_or(&kept.element.locator));
+        let permit = match &url {
+            Ok(url) => self.permits.known(host, url),
+            Err(_) => Permit::Go,
+        };
+        match (permit, url) {
+            (Permit::Go, _) | (_, Err(_)) => self.agenda.wait(poll, at),
+            (permit, Ok(url)) => {
+                let job = self.job(kept, url, &poll, now);
+                self.conclude(poll::keep_out(job, permit, now), now)?;
             }
-            return Ok(false);
         }
-        // Whoever is polled out of turn does not get its turn as well.
-        self.scheduler.take(id, at);
-        let purpose = purpose_of(purpose, &kept);
-        let moved_to = kept.copy.as_ref().and_then(|copy| copy.location.clone());
-        let address = moved_to.as_deref().unwrap_or(&kept.element.locator);
-        match fetch::locator(address) {
-            Ok(url) => {
-                let job = self.job(kept, url, purpose, is_counted, now);
-                self.wait_for_host(job, now)
+        Ok(())
+    }
+
+    /// Waits for a turn at a host.
+    pub(super) fn wait_for_turn(&mut self, group: GroupId, waiter: Waiter, at: Time) {
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        self.tickets.insert(ticket, waiter);
+        self.agenda.gate_mut().wait(group, Waiting::Hop(ticket), at);
+    }
+
+    /// Someone who waited has a turn.
+    fn go_on(&mut self, ticket: Ticket, now: Moment) {
+        match self.tickets.remove(&ticket) {
+            Some(Waiter::Hop(group, _, sender)) => {
+                self.launches.push(Launch::Grant(sender, Permit::Go, group));
             }
-            Err(failure) => {
-                let done = Done {
-                    at: now,
-                    status: None,
-                    found: Err(failure),
-                    job: self.job(kept, robots_free(), purpose, is_counted, now),
-                };
-                self.conclude(done, now)?;
-                Ok(true)
+            Some(Waiter::Robots(group, url)) => {
+                let previous = self.permits.begin(group, &url);
+                let fetch = Launch::Robots(group, robots::url_of(&url), previous);
+                self.launches.push(fetch);
             }
+            Some(Waiter::Search(mut job)) => {
+                job.begun_at = now;
+                self.leave_for_search(&job, clock::time(now));
+                self.begin(*job);
+            }
+            Some(Waiter::Poll(_)) | None => {}
         }
     }
 
-    /// A poll of an element, of whose source nothing else is asked.
-    pub(super) fn job(
-        &self,
-        kept: Kept,
-        url: Url,
-        purpose: Purpose,
-        is_counted: bool,
-        now: Moment,
-    ) -> Job {
+    /// Someone who waited would wait too long.
+    fn give_up(&mut self, ticket: Ticket, now: Moment) -> Result<(), Error> {
+        let at = clock::time(now);
+        match self.tickets.remove(&ticket) {
+            Some(Waiter::Hop(group, _, sender)) => {
+                self.launches.push(Launch::Grant(sender, Permit::Later, group));
+            }
+            Some(Waiter::Robots(group, url)) => {
+                // As if it had been asked for in vain.
+                let previous = self.permits.begin(group, &url);
+                let origin = fetch::origin(&url);
+                let answer = springtide_store::RobotsAnswer::Unreachable;
+                let kept = robots::keep(previous.as_ref(), &origin, answer, now);
+                self.hear_robots(group, &robots::url_of(&url), kept, now)?;
+            }
+            Some(Waiter::Search(job)) => self.come_back_later(&job, at),
+            Some(Waiter::Poll(_)) | None => {}
+        }
+        Ok(())
+    }
+
+    /// A poll of an element.
+    pub(super) fn job(&self, kept: Kept, url: Url, poll: &Poll, now: Moment) -> Job {
         let state = &self.sources[&kept.element.source];
         let max_entries = usize::try_from(state.settings.max_elements).unwrap_or(usize::MAX);
         Job {
-            host: kept.element.host,
-            kept,
+            host: poll.group.unwrap_or(kept.element.host),
             url,
-            purpose,
-            is_counted,
+            purpose: purpose_of(poll.purpose, &kept),
+            is_counted: poll.is_counted,
             begun_at: now,
             lens: Arc::clone(&state.lens),
             kind: state.settings.kind,
             max_entries: max_entries.min(MOST_ENTRIES),
             wants_links: state.settings.kind == SourceKind::Site && !state.has_sitemaps,
             question: None,
+            kept,
         }
-    }
-
-    /// What is known of an element.
-    pub(super) fn kept(&self, id: ElementId) -> Result<Option<Kept>, Error> {
-        match self.pending(id) {
-            Some(kept) => Ok(Some(kept)),
-            None => Ok(self.store.element(id)?),
-        }
-    }
-
-    /// What is known of an element, if that is not kept yet.
-    pub(super) fn pending(&self, id: ElementId) -> Option<Kept> {
-        self.facts.iter().rev().find_map(|fact| match fact {
-            Fact::Kept(kept) if kept.element.id == id => Some((**kept).clone()),
-            Fact::Element(element) if element.id == id => Some(Kept::new(element.clone())),
-            _ => None,
-        })
     }
 
     /// The outermost group of an address, with its limits.
@@ -365,11 +308,19 @@ impl Engine {
             has_rule,
             ..
         } = group_of(url, &self.settings.groups);
-        let (host, _) = self.place_named(&key, &[])?;
-        if !has_rule {
-            (gap, concurrency) = self.quota_limits(host, url).unwrap_or((gap, concurrency));
+        let scheduler = self.agenda.scheduler_mut();
+        let (host, _) = self.ledger.place(&key, &[], scheduler)?;
+        if !has_rule && !self.shared_hosts.contains(&host) {
+            // A host that only search sources ask goes by what their quotas say of it.
+            let asks_it = |state: &&SourceState| asks(state, url);
+            let searches = self.sources.values().filter(asks_it);
+            let quotas: Vec<Quota> = searches
+                .filter_map(|state| state.settings.search.as_ref()?.quota)
+                .map(|quota| Quota::new(quota.n_polls, quota.span))
+                .collect();
+            (gap, concurrency) = host_limit(&quotas).unwrap_or((gap, concurrency));
         }
-        self.hosts.meet(host, gap, concurrency);
+        self.agenda.gate_mut().set_limit(host, gap, concurrency);
         Ok(host)
     }
 
@@ -378,32 +329,22 @@ impl Engine {
         let GroupPath {
             key, directories, ..
         } = group_of(url, &self.settings.groups);
-        let place = self.place_named(&key, &directories)?;
+        let scheduler = self.agenda.scheduler_mut();
+        let place = self.ledger.place(&key, &directories, scheduler)?;
         self.shared_hosts.insert(place.0);
         Ok(place)
     }
+}
 
-    pub(super) fn place_named(
-        &mut self,
-        key: &str,
-        directories: &[String],
-    ) -> Result<(GroupId, GroupId), Error> {
-        let places = match &mut self.places {
-            Some(places) => places,
-            none => none.insert(Places::read(&self.store)?),
-        };
-        let before = self.facts.len();
-        let inner = directories.iter().map(String::as_str);
-        let found = places.find(key, inner, &mut self.facts);
-        for fact in &self.facts[before..] {
-            if let Fact::Group(group) = fact
-                && self.scheduler.add_group(group.parent) != group.id
-            {
-                return Err(Error::Numbering);
-            }
-        }
-        found.ok_or(Error::Numbering)
-    }
+/// Whether a search source asks the host of an address.
+fn asks(state: &SourceState, url: &Url) -> bool {
+    let search = state.settings.search.as_ref();
+    let by_id = search.and_then(|search| search.by_id.as_ref());
+    let mut addresses = std::iter::once(&state.settings.url).chain(by_id);
+    search.is_some()
+        && addresses.any(|address| {
+            Url::parse(address).is_ok_and(|other| other.host_str() == url.host_str())
+        })
 }
 
 /// Why an element is polled: the first time, whatever else is a reason.
@@ -414,7 +355,17 @@ pub(super) fn purpose_of(purpose: Purpose, kept: &Kept) -> Purpose {
     }
 }
 
-/// An address that is none, for a poll that comes to nothing before it begins.
-pub(super) fn robots_free() -> Url {
+/// A poll that came to nothing before it began.
+pub(super) fn fail(job: Job, failure: FetchFailure, now: Moment) -> Done {
+    Done {
+        job,
+        at: now,
+        status: None,
+        found: Err(failure),
+    }
+}
+
+/// An address that stands for none, in a poll that never leaves.
+pub(super) fn nowhere() -> Url {
     Url::parse("http://invalid.invalid/").expect("an address")
 }

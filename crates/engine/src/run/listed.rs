@@ -29,11 +29,11 @@ pub(super) struct Listed {
     pub(super) url: String,
     pub(super) role: Role,
     pub(super) depth: u16,
-    pub(super) news: News,
+    pub(super) mention: Mention,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum News {
+pub(super) enum Mention {
     Added,
     Touched,
     Removed,
@@ -43,7 +43,7 @@ impl Engine {
     /// Sitemaps that a robots.txt names are listings of the site it is of.
     pub(super) fn note_sitemaps(&mut self, group: GroupId, robots_url: &Url) {
         let origin = fetch::origin(robots_url);
-        let Some((_, rules)) = self.hosts.robots(group, &origin) else {
+        let Some(rules) = self.permits.rules(group, &origin) else {
             return;
         };
         let sitemaps: Vec<String> = rules.sitemaps().iter().map(Url::to_string).collect();
@@ -58,7 +58,7 @@ impl Engine {
                         url: url.clone(),
                         role: Role::Listing,
                         depth: 1,
-                        news: News::Added,
+                        mention: Mention::Added,
                     })
                 }));
             }
@@ -67,6 +67,7 @@ impl Engine {
 
     /// Takes in elements that listings and pages named.
     pub(super) fn take_in_listed(&mut self, now: Moment) -> Result<(), Error> {
+        let at = clock::time(now);
         let mut n_found: BTreeMap<SourceId, u64> = BTreeMap::new();
         for _ in 0..LISTED_AT_A_TIME {
             let listed = match self.listed.pop_front() {
@@ -83,16 +84,16 @@ impl Engine {
             let Some(state) = self.sources.get(&listed.source) else {
                 continue;
             };
-            let is_full = state.source.totals.n_elements >= state.settings.max_elements;
+            let totals = self.ledger.source(listed.source).map(|source| source.totals);
+            let n_elements = totals.map_or(0, |totals| totals.n_elements);
+            let is_full = n_elements >= state.settings.max_elements;
             let weight = state.settings.weight as f32;
-            let known = self.find(listed.source, url.as_str())?;
-            match (known, listed.news) {
-                (None, News::Added) if !is_full => {
+            let known = self.ledger.find(listed.source, url.as_str())?;
+            match (known, listed.mention) {
+                (None, Mention::Added) if !is_full => {
                     let (host, group) = self.place(&url)?;
-                    let id = ElementId(self.next_element);
-                    self.next_element = self.next_element.checked_add(1).ok_or(Error::Numbering)?;
-                    let element = Element {
-                        id,
+                    let kept = self.ledger.add(Element {
+                        id: ElementId(0),
                         source: listed.source,
                         locator: url.to_string(),
                         group,
@@ -100,24 +101,22 @@ impl Engine {
                         role: listed.role,
                         weight,
                         depth: listed.depth,
-                    };
-                    self.facts.push(Fact::Element(element));
-                    if let Some(state) = self.sources.get_mut(&listed.source) {
-                        if listed.role == Role::Listing {
-                            state.listings.insert(id, Moment(0));
-                        } else {
-                            state.source.totals.n_elements += 1;
-                            state.source.totals.n_new += 1;
-                            *n_found.entry(listed.source).or_default() += 1;
-                        }
+                    })?;
+                    let id = kept.element.id;
+                    if listed.role == Role::Listing {
+                        let longest = self.longest_listing_wait(listed.source);
+                        self.agenda.set_listing(id, None, longest);
+                    } else {
+                        *n_found.entry(listed.source).or_default() += 1;
                     }
-                    self.changed_sources.insert(listed.source);
-                    self.first_pass.add(host, id);
-                    self.is_first_pass_over = false;
+                    self.newcomers.add(host, id);
+                    self.agenda.add_new(Some(host), 1, at);
+                    self.agenda.set_n_known(self.ledger.next_element());
+                    self.progress.is_first_pass_over = false;
                 }
                 (None, _) => {}
-                (Some(mut kept), News::Added | News::Touched) => {
-                    let id = kept.element.id;
+                (Some(mut kept), Mention::Added | Mention::Touched) => {
+                    let (id, group) = (kept.element.id, Some(kept.element.host));
                     if kept.is_unlisted
                         && kept
                             .failure
@@ -125,28 +124,28 @@ impl Engine {
                             .is_none_or(|f| f.kind != FailureKind::Moved)
                     {
                         kept.is_unlisted = false;
-                        self.facts.push(Fact::Kept(Box::new(kept.clone())));
+                        self.ledger.write(kept.clone());
                     }
                     match kept.state {
-                        State::Gone if listed.news == News::Added && !kept.is_unlisted => {
-                            self.timers.set(id, now);
+                        State::Gone if listed.mention == Mention::Added && !kept.is_unlisted => {
+                            self.agenda.look_at(id, group, at);
                         }
                         State::Ok | State::Failing => {
-                            self.scheduler.hint(id, clock::time(now));
+                            self.agenda.scheduler_mut().hint(id, at);
                             if kept.element.role == Role::Listing {
-                                self.timers.set(id, now);
+                                self.agenda.look_at(id, group, at);
                             }
                         }
                         _ => {}
                     }
                 }
-                (Some(mut kept), News::Removed) => {
+                (Some(mut kept), Mention::Removed) => {
                     if kept.state != State::Gone && !kept.is_unlisted {
                         // Gone from its listing: the next poll tells whether it is gone.
                         kept.is_unlisted = true;
-                        let id = kept.element.id;
-                        self.facts.push(Fact::Kept(Box::new(kept)));
-                        self.timers.set(id, now);
+                        let (id, group) = (kept.element.id, Some(kept.element.host));
+                        self.ledger.write(kept);
+                        self.agenda.look_at(id, group, at);
                     }
                 }
             }
@@ -155,8 +154,8 @@ impl Engine {
             self.expect();
         }
         for (source, n_elements) in n_found {
-            let source = self.sources[&source].source.name.clone();
-            self.tell(Event::Found { source, n_elements });
+            let source = self.ledger.name(source);
+            self.told.push(Event::Found { source, n_elements });
         }
         Ok(())
     }
@@ -164,36 +163,18 @@ impl Engine {
     /// A listing has been read: its copy is the new one from now on.
     pub(super) fn finish_listing(&mut self, read: Kept) -> Result<(), Error> {
         let id = read.element.id;
-        self.under_way.remove(&id);
-        let before = self.kept(id)?;
+        self.agenda.finish(id);
+        let before = self.ledger.kept(id)?;
         let Some(mut kept) = before else {
             return Ok(());
         };
         let old = kept.copy.take().map(|copy| copy.body);
         let new = read.copy.as_ref().map(|copy| copy.body);
-        self.obsolete.extend(old.filter(|&old| Some(old) != new));
-        kept.copy = read.copy;
-        self.facts.push(Fact::Kept(Box::new(kept)));
-        Ok(())
-    }
-
-    /// An element by its address, among those kept and those about to be.
-    pub(super) fn find(&self, source: SourceId, locator: &str) -> Result<Option<Kept>, Error> {
-        for fact in self.facts.iter().rev() {
-            match fact {
-                Fact::Kept(kept)
-                    if kept.element.source == source && kept.element.locator == locator =>
-                {
-                    return Ok(Some((**kept).clone()));
-                }
-                Fact::Element(element)
-                    if element.source == source && element.locator == locator =>
-                {
-                    return Ok(Some(Kept::new(element.clone())));
-                }
-                _ => {}
-            }
+        if let Some(old) = old.filter(|&old| Some(old) != new) {
+            self.ledger.drop_body(old);
         }
-        Ok(self.store.find(source, locator)?)
+        kept.copy = read.copy;
+        self.ledger.write(kept);
+        Ok(())
     }
 }

@@ -6,29 +6,31 @@ use std::sync::Arc;
 
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
-use springtide_policy::agenda::{self, Pace};
+use springtide_policy::agenda::{
+    self, Agenda, FirstPolls, LimitMemory, Pace, Pause, ROBOTS_HOLD, Scope,
+};
+use springtide_policy::estimate::DateTrust;
 use springtide_policy::schedule::Scheduler;
-use springtide_policy::{Elements, Groups, Present};
-use springtide_store::{Bodies, Brief, Moment, Role, Sqlite, State, Store};
+use springtide_policy::{Elements, GroupId, Groups, Present, Span, Time};
+use springtide_store::{Bodies, Brief, ElementId, Host, Role, SourceId, Sqlite, State, Store};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::conclude::{ROBOTS_HOLD, member};
-use super::{Engine, SourceState, Until, What};
+use super::conclude::member;
+use super::{Engine, Progress, SourceState, Until, What};
 use crate::detect::Lens;
 use crate::event::Event;
 use crate::fetch::Client;
-use crate::first_pass::FirstPass;
-use crate::hosts::Hosts;
-use crate::poll::Means;
-use crate::settings::Settings;
-use crate::timers::Timers;
+use crate::ledger::Ledger;
+use crate::newcomers::Newcomers;
+use crate::permits::Permits;
+use crate::poll::PollContext;
+use crate::settings::{FirstPass, Settings};
 use crate::{Error, Outside, choose, clock, register};
 
-/// An element that is gone, or that we are to keep away from, is looked at again after
-/// so many rounds of all elements.
-const ROUNDS_OUT: f64 = 5.0;
+/// A listing waits no longer than a day, whatever is learned of it.
+const LONGEST_LISTING_WAIT: f64 = 1.0;
 
 impl Engine {
     pub(super) fn open(
@@ -41,6 +43,7 @@ impl Engine {
         let begun = Instant::now();
         let Outside { clock, wire, seed } = outside;
         let now = clock.now();
+        let at = clock::time(now);
         let inner = folder.join(".springtide");
         let mut store = Sqlite::create_or_open(&inner)?;
         let bodies = Arc::new(Bodies::open(inner.join("bodies"))?);
@@ -48,18 +51,7 @@ impl Engine {
         let registered = register::register(&mut store, &settings, now, &mut |_| {})?;
 
         let mut rng = Pcg64::seed_from_u64(seed);
-        let mut groups = Groups::new();
-        for group in store.groups()? {
-            let added = groups.add(group.parent);
-            if added != group.id {
-                return Err(Error::Numbering);
-            }
-        }
-        let mut hosts = Hosts::default();
-        for host in store.hosts()? {
-            hosts.recall(&host, now);
-        }
-        let mut sources = BTreeMap::new();
+        let (mut sources, mut kept_sources) = (BTreeMap::new(), BTreeMap::new());
         for source in store.sources()? {
             let Some(wanted) = settings.sources.iter().find(|s| s.name == source.name) else {
                 continue;
@@ -68,44 +60,99 @@ impl Engine {
             let state = SourceState {
                 settings: wanted.clone(),
                 lens: Arc::new(lens),
-                listings: BTreeMap::new(),
-                n_false_dates: 0,
-                n_dates: 0,
+                dates: DateTrust::default(),
                 has_sitemaps: false,
-                source,
             };
-            sources.insert(state.source.id, state);
+            sources.insert(source.id, state);
+            kept_sources.insert(source.id, source);
+        }
+        let ledger = Ledger::new(store, kept_sources)?;
+        let mut agenda = agenda_of(&settings, &ledger, at, &mut rng)?;
+        agenda.set_scope(match &until.what {
+            What::Everything => Scope::Everything,
+            What::DueNow => Scope::DueBy(at),
+            What::These(_) => Scope::Asked,
+        });
+        let mut permits = Permits::default();
+        for host in ledger.store().hosts()? {
+            let memory = limit_memory(&host);
+            agenda.gate_mut().recall(host.group, memory, at);
+            permits.recall(host.group, &host.robots, now);
+            let crawl_delay = permits.crawl_delay(host.group);
+            agenda.gate_mut().set_own_gap(host.group, crawl_delay);
         }
 
-        let at = clock::time(now);
-        let budget = &settings.budget;
-        let burst = budget.burst.map(|burst| agenda::Burst {
-            n_polls: burst.n_polls,
-            span: burst.span,
+        let (to_loop, messages) = mpsc::unbounded_channel();
+        let context = PollContext {
+            client,
+            clock,
+            bodies,
+            to_loop,
+            max_body: settings.http.max_body,
+            one_at_a_time: Arc::new(Semaphore::new(1)),
+        };
+        let mut engine = Self {
+            progress: Progress {
+                started_at: now,
+                deadline: until.span.map(|span| begun + span),
+                ..Progress::default()
+            },
+            settings,
+            until,
+            clock,
+            rng,
+            agenda,
+            ledger,
+            permits,
+            newcomers: Newcomers::default(),
+            sources,
+            searches: BTreeMap::new(),
+            shared_hosts: BTreeSet::new(),
+            context,
+            messages,
+            tasks: JoinSet::new(),
+            preparations: JoinSet::new(),
+            tickets: BTreeMap::new(),
+            next_ticket: 0,
+            launches: Vec::new(),
+            listed: VecDeque::new(),
+            changed_groups: BTreeSet::new(),
+            events,
+            told: Vec::new(),
+        };
+        let n_elements = engine.recall_elements(at)?;
+        engine.open_searches(at)?;
+        engine.progress.is_first_pass_over = engine.n_new() == 0;
+        engine.expect();
+        engine.ask_for_these()?;
+        let (n_new, seconds) = (engine.n_new(), begun.elapsed().as_secs_f64());
+        engine.told.push(Event::Started {
+            n_elements,
+            n_new,
+            seconds,
         });
-        let mut pace = Pace::new(budget.per_day, budget.window, burst, at);
-        if let Some(bytes) = store.note("pace")? {
-            pace.recall(&bytes, at);
+        for (source, message) in registered.failed {
+            engine.told.push(Event::SourceFailed { source, message });
         }
-        let next_element = store.next_element()?;
-        let (choice, terms) = choose::policy(&settings)?;
-        let nobody = Elements::new();
-        let mut scheduler =
-            Scheduler::new(choice, terms, groups, Present::all(&nobody), at, &mut rng);
-        if let Some(bytes) = store.note("scheduler")? {
-            scheduler.recall_all(&bytes);
-        }
-        for (group, bytes) in store.group_memories()? {
-            scheduler.recall_group(group, &bytes);
-        }
-        scheduler.reserve(next_element as usize);
-        let mut timers = BTreeSet::new();
+        Ok(engine)
+    }
+
+    /// Takes in all elements; says how many there are.
+    fn recall_elements(&mut self, at: Time) -> Result<u64, Error> {
         let mut n_elements = 0;
-        let has_search = sources
-            .values()
-            .any(|state| state.settings.search.is_some());
+        let mut out: Vec<(ElementId, GroupId, Time, bool)> = Vec::new();
+        let mut listings = Vec::new();
         let (mut search_groups, mut other_groups) = (BTreeSet::new(), BTreeSet::new());
-        store.scan(1, &mut |id, brief: &Brief| {
+        let Self {
+            agenda,
+            ledger,
+            sources,
+            ..
+        } = self;
+        let has_search = sources.values().any(|state| state.settings.search.is_some());
+        let scheduler = agenda.scheduler_mut();
+        scheduler.reserve(ledger.next_element() as usize);
+        ledger.store().scan(1, &mut |id, brief: &Brief| {
             let Some(state) = sources.get_mut(&brief.source) else {
                 return;
             };
@@ -120,8 +167,7 @@ impl Engine {
                 return;
             }
             if brief.role == Role::Listing {
-                let polled_at = brief.history.polled_at.unwrap_or(Moment(0));
-                state.listings.insert(id, polled_at);
+                listings.push((id, brief.source, brief.history.polled_at.map(clock::time)));
                 state.has_sitemaps = true;
             }
             let is_counted = brief.state != State::Gone && brief.role != Role::Listing;
@@ -129,138 +175,150 @@ impl Engine {
             match (brief.state, brief.history.synced_at) {
                 (State::New, _) => {}
                 (State::Gone, _) | (_, None) => {
-                    let polled_at = brief.history.polled_at.unwrap_or(now);
-                    timers.insert((polled_at, id, brief.state == State::Gone));
+                    let polled_at = brief.history.polled_at.map_or(at, clock::time);
+                    let group = scheduler.groups().outermost(brief.group);
+                    out.push((id, group, polled_at, brief.state == State::Gone));
                 }
                 (_, Some(synced_at)) => {
-                    let element = member(brief.role, brief.weight, brief.group, state);
-                    let memory = &brief.history.memory;
-                    if is_search {
-                        scheduler.recall_watched(id, element, clock::time(synced_at), memory);
-                        return;
+                    let n = ledger.source(brief.source).map_or(0, |s| s.totals.n_elements);
+                    let element = member(brief.role, brief.weight, brief.group, n);
+                    let (synced_at, memory) = (clock::time(synced_at), &brief.history.memory);
+                    match is_search {
+                        true => scheduler.recall_watched(id, element, synced_at, memory),
+                        false => scheduler.recall(id, element, synced_at, memory),
                     }
-                    scheduler.recall(id, element, clock::time(synced_at), memory);
                 }
             }
         })?;
-        scheduler.recalled(at, &mut rng);
-
-        let shared_hosts = other_groups
-            .into_iter()
-            .map(|group| scheduler.groups().outermost(group))
-            .collect();
-
-        let (to_loop, messages) = mpsc::unbounded_channel();
-        let means = Means {
-            client,
-            clock,
-            bodies,
-            to_loop,
-            max_body: settings.http.max_body,
-            one_at_a_time: Arc::new(Semaphore::new(1)),
-        };
-        let first_pass = FirstPass::new(&store, &search_groups)?;
-        let asked = match &until.what {
-            What::These(ids) => ids.iter().copied().collect(),
-            _ => VecDeque::new(),
-        };
-        let mut engine = Self {
-            deadline: until.span.map(|span| begun + span),
-            is_first_pass_over: first_pass.n_left() == 0,
-            settings,
-            until,
-            store,
-            means,
-            messages,
-            tasks: JoinSet::new(),
-            events,
-            clock,
-            rng,
-            scheduler,
-            closed: BTreeMap::new(),
-            pace,
-            hosts,
-            first_pass,
-            sources,
-            searches: BTreeMap::new(),
-            search_hosts: BTreeMap::new(),
-            is_turn_of_new: BTreeSet::new(),
-            shared_hosts,
-            preparations: JoinSet::new(),
-            places: None,
-            facts: Vec::new(),
-            changed_groups: BTreeSet::new(),
-            changed_sources: BTreeSet::new(),
-            launches: Vec::new(),
-            told: Vec::new(),
-            obsolete: Vec::new(),
-            timers: Timers::default(),
-            asked,
-            listed: VecDeque::new(),
-            under_way: BTreeSet::new(),
-            n_questions: 0,
-            is_turn_of_searches: false,
-            next_element,
-            n_polls: 0,
-            n_begun: 0,
-            n_changes: 0,
-            n_failed: 0,
-            started_at: now,
-            takes_new_turn: false,
-            n_turns: 0,
-            why_over: None,
-        };
+        scheduler.recalled(at, &mut self.rng);
+        let outermost = |group| scheduler.groups().outermost(group);
+        let search_hosts: BTreeSet<GroupId> = search_groups.into_iter().map(outermost).collect();
+        self.shared_hosts = other_groups.into_iter().map(outermost).collect();
+        for (id, source, polled_at) in listings {
+            let longest = self.longest_listing_wait(source);
+            self.agenda.set_listing(id, polled_at, longest);
+        }
         // Spread over what is left of their time out, since nobody knows how often each
         // has failed.
-        for (polled_at, id, is_gone) in timers {
-            let mut wait = engine.time_out();
-            if !is_gone {
-                wait = wait.min(ROBOTS_HOLD);
+        let time_out = self.time_out();
+        for (id, group, polled_at, is_gone) in out {
+            let wait = match is_gone {
+                false if time_out > ROBOTS_HOLD => ROBOTS_HOLD,
+                _ => time_out,
+            };
+            self.agenda.look_at(id, Some(group), polled_at + wait);
+        }
+        for (group, n) in self.ledger.store().n_new()? {
+            if !search_hosts.contains(&group) {
+                self.newcomers.expect(group);
+                self.agenda.add_new(Some(group), n, at);
             }
-            engine
-                .timers
-                .set(id, Moment(polled_at.0.saturating_add(wait)));
         }
-        engine.open_searches(now)?;
-        engine.is_first_pass_over &= engine.n_new_rows() == 0;
-        engine.expect();
-        engine.tell(Event::Started {
-            n_elements,
-            n_new: engine.first_pass.n_left() + engine.n_new_rows(),
-            seconds: begun.elapsed().as_secs_f64(),
-        });
-        for (source, message) in registered.failed {
-            engine.tell(Event::SourceFailed { source, message });
+        self.agenda.set_n_known(self.ledger.next_element());
+        Ok(n_elements)
+    }
+
+    fn ask_for_these(&mut self) -> Result<(), Error> {
+        if let What::These(ids) = self.until.what.clone() {
+            for id in ids {
+                let kept = self.ledger.kept(id)?;
+                let group = kept.map(|kept| kept.element.host);
+                self.agenda.ask_for(id, group);
+            }
         }
-        Ok(engine)
+        Ok(())
+    }
+
+    /// How many elements have never been polled, and rows never had.
+    pub(super) fn n_new(&self) -> u64 {
+        self.agenda.n_new() + self.agenda.n_new_rows()
+    }
+
+    /// How long a listing of a source waits at the most.
+    pub(super) fn longest_listing_wait(&self, source: SourceId) -> Span {
+        let set = self.sources.get(&source).and_then(|s| s.settings.list_every);
+        set.unwrap_or_else(|| Span::days(LONGEST_LISTING_WAIT).expect("a day"))
     }
 
     /// Tells the scheduler how many elements there will be once all have been polled.
     pub(super) fn expect(&mut self) {
         let n: u64 = self
-            .sources
-            .values()
-            .map(|state| {
-                let n = state.source.totals.n_elements;
-                match &state.settings.search {
+            .ledger
+            .sources()
+            .map(|source| {
+                let n = source.totals.n_elements;
+                let settings = self.sources.get(&source.id).map(|state| &state.settings);
+                match settings.and_then(|settings| settings.search.as_ref()) {
                     // As many requests as it takes to have all its rows, at the least.
                     Some(search) => n.div_ceil(u64::from(search.page_size.max(1))),
-                    None => n + state.listings.len() as u64,
+                    None => n,
                 }
             })
             .sum();
-        self.scheduler.expect(n);
+        let n = n + self.agenda.n_listings() as u64;
+        self.agenda.scheduler_mut().expect(n);
     }
 
-    /// How long an element is out before it is looked at again, in milliseconds.
-    pub(super) fn time_out(&self) -> i64 {
-        let n: u64 = self
-            .sources
-            .values()
-            .map(|state| state.source.totals.n_elements + state.source.totals.n_gone)
-            .sum();
-        let round = n.max(1) as f64 / self.settings.budget.per_day.max(1e-9);
-        let days = (ROUNDS_OUT * round).clamp(30.0 / 86_400.0, 30.0);
-        (days * 86_400_000.0) as i64
+    /// How long an element is out before it is looked at again.
+    pub(super) fn time_out(&self) -> Span {
+        let totals = self.ledger.sources().map(|source| source.totals);
+        let n: u64 = totals.map(|totals| totals.n_elements + totals.n_gone).sum();
+        self.agenda.time_out(n)
+    }
+}
+
+/// The agenda that the settings ask for, with what was remembered of its parts.
+fn agenda_of(
+    settings: &Settings,
+    ledger: &Ledger,
+    at: Time,
+    rng: &mut Pcg64,
+) -> Result<Agenda, Error> {
+    let store = ledger.store();
+    let mut groups = Groups::new();
+    for group in store.groups()? {
+        if groups.add(group.parent) != group.id {
+            return Err(Error::Numbering);
+        }
+    }
+    let budget = &settings.budget;
+    let burst = budget.burst.map(|burst| agenda::Burst {
+        n_polls: burst.n_polls,
+        span: burst.span,
+    });
+    let mut pace = Pace::new(budget.per_day, budget.window, burst, at);
+    if let Some(bytes) = store.note("pace")? {
+        pace.recall(&bytes, at);
+    }
+    let (choice, terms) = choose::policy(settings)?;
+    let nobody = Elements::new();
+    let mut scheduler = Scheduler::new(choice, terms, groups, Present::all(&nobody), at, rng);
+    if let Some(bytes) = store.note("scheduler")? {
+        scheduler.recall_all(&bytes);
+    }
+    for (group, bytes) in store.group_memories()? {
+        scheduler.recall_group(group, &bytes);
+    }
+    let settings = agenda::Settings {
+        audit: budget.audit,
+        first_pass: match budget.first_pass {
+            FirstPass::Free => FirstPolls::Free,
+            FirstPass::Counted => FirstPolls::Counted,
+        },
+        window: budget.window,
+    };
+    Ok(Agenda::new(scheduler, Some(pace), settings))
+}
+
+fn limit_memory(host: &Host) -> LimitMemory {
+    LimitMemory {
+        requested_at: host.requested_at.map(clock::time),
+        not_before: host.not_before.map(clock::time),
+        pause: match host.not_before_reason.as_deref() {
+            Some("retry-after") => Some(Pause::RetryAfter),
+            Some(_) => Some(Pause::BackOff),
+            None => None,
+        },
+        n_failures: host.n_failures,
     }
 }

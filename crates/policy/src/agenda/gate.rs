@@ -136,10 +136,9 @@ impl Gate {
         limit.pause().filter(|_| limit.paused_until() > now)
     }
 
-    /// How many wait for a group.
-    pub fn n_waiting(&self, group: GroupId) -> usize {
-        let entry = self.entries.get(&group);
-        entry.map_or(0, |entry| entry.waiting.len())
+    /// Whether someone waits for a turn, wherever.
+    pub fn has_waiting(&self) -> bool {
+        !self.busy.is_empty()
     }
 
     /// How many polls that count wait, wherever.

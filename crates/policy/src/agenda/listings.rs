@@ -43,6 +43,10 @@ impl Listings {
         }
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.of.len()
+    }
+
     pub(super) fn contains(&self, id: ElementId) -> bool {
         self.of.contains_key(&id)
     }

@@ -20,8 +20,10 @@ mod limit;
 mod listings;
 mod pace;
 mod retries;
+pub mod rows;
+mod search;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use rand::{Rng, RngExt};
 
@@ -34,6 +36,8 @@ use listings::Listings;
 pub use listings::listing_weight;
 pub use pace::{Burst, Pace};
 use retries::Retries;
+use search::Asked;
+pub use search::{SearchId, SearchPoll};
 
 /// Requests under way at a time, over all groups.
 const MOST_AT_ONCE: usize = 256;
@@ -73,14 +77,19 @@ pub struct Agenda {
     listings: Listings,
     /// Elements that someone asked for, with their outermost groups.
     asked: VecDeque<(ElementId, Option<GroupId>)>,
+    searches: BTreeMap<SearchId, Asked>,
     /// Elements that are being polled.
     under_way: Vec<ElementId>,
+    /// Pages of answers to queries that are asked for.
+    n_pages: usize,
     /// Numbers of elements are below this.
     n_known: u32,
     /// Choices made, of which some are kept for retries.
     n_choices: u32,
     /// Whether a first poll that counts is next.
     is_turn_of_new: bool,
+    /// Whether search sources are next, where worth is not what polls are chosen by.
+    is_turn_of_searches: bool,
     is_stopping: bool,
 }
 
@@ -135,13 +144,16 @@ pub enum Request {
     /// Poll this element.
     Poll(Poll),
     /// Poll the next new element of this outermost group. The driver knows which that is,
-    /// and says so by [`Agenda::begin_new`].
+    /// and says so by [`Agenda::set_under_way`].
     New {
         /// The group.
         group: Option<GroupId>,
         /// Whether it counts towards the budget.
         is_counted: bool,
     },
+    /// Ask a search source for rows. The driver says whether that
+    /// [leaves](rows::SearchSource::left).
+    Search(SearchPoll),
     /// Whoever waits with this ticket goes on.
     Go(Ticket),
     /// Whoever waits with this ticket would wait too long, and gives up.
@@ -181,10 +193,13 @@ impl Agenda {
             retries: Retries::default(),
             listings: Listings::default(),
             asked: VecDeque::new(),
+            searches: BTreeMap::new(),
             under_way: Vec::new(),
+            n_pages: 0,
             n_known: 0,
             n_choices: 0,
             is_turn_of_new: false,
+            is_turn_of_searches: false,
             is_stopping: false,
         }
     }
@@ -219,9 +234,9 @@ impl Agenda {
         self.scope = scope;
     }
 
-    /// Nothing more is begun; those under way may go on.
-    pub fn stop(&mut self) {
-        self.is_stopping = true;
+    /// Whether nothing more is begun, and only those under way go on.
+    pub fn set_stopping(&mut self, is_stopping: bool) {
+        self.is_stopping = is_stopping;
     }
 
     /// Who says which element is due.
@@ -273,14 +288,25 @@ impl Agenda {
         self.first_pass.n_left()
     }
 
-    /// A group has no more elements that were never polled.
-    pub fn no_more_new(&mut self, group: Option<GroupId>) {
+    /// A group whose new element was to be polled has none after all.
+    pub fn no_more_new(&mut self, group: Option<GroupId>, is_counted: bool, now: Time) {
         self.first_pass.clear(group);
+        if let Some(group) = group {
+            self.gate.give_back(group, now);
+        }
+        if let Some(pace) = self.pace.as_mut().filter(|_| is_counted) {
+            pace.refund(1.0);
+        }
     }
 
     /// A listing waits no longer than this after a poll, of which the last was then.
     pub fn set_listing(&mut self, id: ElementId, polled_at: Option<Time>, longest: Span) {
         self.listings.set(id, polled_at, longest);
+    }
+
+    /// How many listings there are.
+    pub fn n_listings(&self) -> usize {
+        self.listings.len()
     }
 
     /// An element that is not in is looked at then.
@@ -314,6 +340,16 @@ impl Agenda {
         self.listings.polled(id, now);
     }
 
+    /// A row has a copy from now on. It is kept fresh by requests to its search source.
+    pub fn watch(&mut self, id: ElementId, element: Element, now: Time) {
+        self.over(id);
+        if self.scheduler.contains(id) {
+            self.scheduler.remove(id, now);
+        }
+        self.retries.remove(id);
+        self.scheduler.watch(id, element, now);
+    }
+
     /// What a poll showed.
     pub fn observe(&mut self, id: ElementId, outcome: Outcome, now: Time) {
         self.over(id);
@@ -333,14 +369,22 @@ impl Agenda {
         now: Time,
         rng: &mut dyn Rng,
     ) -> Time {
-        self.over(id);
-        let mut due = now + retry_in(n_failures.max(1), rng);
-        if let Some(group) = group {
-            let until = self.gate.paused_until(group);
-            due = if until > due { until } else { due };
-        }
+        let due = self.retry_at(group, n_failures, now, rng);
         self.put_back(id, group, due, now);
         due
+    }
+
+    /// When something that has failed so many times in a row is tried again: later each
+    /// time, and not before its group may be asked.
+    pub fn retry_at(
+        &self,
+        group: Option<GroupId>,
+        n_failures: u32,
+        now: Time,
+        rng: &mut dyn Rng,
+    ) -> Time {
+        let due = now + retry_in(n_failures.max(1), rng);
+        group.map_or(due, |group| later(due, self.gate.paused_until(group)))
     }
 
     /// An element could not be polled, and is due again then.
@@ -385,24 +429,40 @@ impl Agenda {
         self.gate.end(group, verdict, now, rng);
     }
 
-    /// The new element that a [`Request::New`] was for.
-    pub fn begin_new(&mut self, id: ElementId) {
+    /// An element is being polled, or what it says is being taken in: the one that a
+    /// [`Request::New`] was for, say. It is not polled before that is
+    /// [finished](Self::finish).
+    pub fn set_under_way(&mut self, id: ElementId) {
         self.under_way.push(id);
+    }
+
+    /// An element is no longer being polled. Whoever says what came of it need not say
+    /// this.
+    pub fn finish(&mut self, id: ElementId) {
+        self.over(id);
     }
 
     /// A poll whose turn was taken is not made after all, or not in that turn: nothing is
     /// spent. Its element is to be put back, or to wait again.
     pub fn give_back(&mut self, poll: &Poll, now: Time) {
-        self.over(poll.id);
         if let Some(group) = poll.group {
             self.gate.give_back(group, now);
         }
         self.refund(poll);
     }
 
+    /// A poll waits for a turn at its group, which may be another than it was chosen in.
+    pub fn wait(&mut self, poll: Poll, now: Time) {
+        match poll.group {
+            Some(group) => self.gate.wait(group, Waiting::Poll(poll), now),
+            None => self.put_back(poll.id, None, now, now),
+        }
+    }
+
     /// The turn of a poll goes to another request of its group, which has to come first;
     /// the poll has spent nothing so far.
     pub fn refund(&mut self, poll: &Poll) {
+        self.over(poll.id);
         if let Some(pace) = self.pace.as_mut().filter(|_| poll.is_counted) {
             pace.refund(poll.cost);
         }
@@ -413,9 +473,9 @@ impl Agenda {
         self.under_way.contains(&id)
     }
 
-    /// How many elements are being polled.
+    /// How many requests for elements and pages are under way.
     pub fn n_under_way(&self) -> usize {
-        self.under_way.len()
+        self.under_way.len() + self.n_pages
     }
 
     fn over(&mut self, id: ElementId) {
@@ -456,8 +516,13 @@ impl Agenda {
             return None;
         }
         let is_free = self.has_free_pass(now);
-        if is_free && let Some(group) = self.first_pass.next_owed() {
-            return Some(self.new_of(group, false, now));
+        if is_free {
+            if let Some(group) = self.first_pass.next_owed() {
+                return Some(self.new_of(group, false, now));
+            }
+            if let Some(request) = self.next_new_rows(true, now) {
+                return Some(request);
+            }
         }
         if may_spend && self.gate.n_counted_waiting() < MOST_WAITING {
             for _ in 0..MOST_PASSED_OVER {
@@ -468,10 +533,13 @@ impl Agenda {
                 }
             }
         }
-        if is_free && let Some(group) = self.first_pass.next() {
-            return Some(self.new_of(group, false, now));
+        if !is_free {
+            return None;
         }
-        None
+        match self.first_pass.next() {
+            Some(group) => Some(self.new_of(group, false, now)),
+            None => self.next_new_rows(false, now),
+        }
     }
 
     /// When to ask again, if nothing is told before: not before there may be something
@@ -499,6 +567,9 @@ impl Agenda {
         }
         if self.gate.n_counted_waiting() < MOST_WAITING {
             consider(later(paced, self.chooses_at()));
+            if self.scope != Scope::Asked || !self.asked.is_empty() {
+                consider(self.searches_wake_at(paced, now));
+            }
         }
         wake_at
     }
@@ -515,7 +586,8 @@ impl Agenda {
 
     /// When there may be a poll that counts to choose, the budget left aside.
     fn chooses_at(&mut self) -> Time {
-        if !self.asked.is_empty() {
+        // Rows that were asked for come when their sources may be asked.
+        if self.asked().any(|id| self.search_of(id).is_none()) {
             return Time(f64::NEG_INFINITY);
         }
         let due = match self.scope {
@@ -544,7 +616,7 @@ impl Agenda {
     }
 
     fn has_room(&self) -> bool {
-        self.under_way.len() < MOST_AT_ONCE
+        self.n_under_way() < MOST_AT_ONCE
     }
 
     fn may_spend(&self, now: Time) -> bool {
@@ -564,8 +636,8 @@ impl Agenda {
 
     /// The next poll that counts.
     fn choose(&mut self, now: Time, rng: &mut dyn Rng) -> Choice {
-        if let Some((id, group)) = self.asked.pop_front() {
-            return self.out_of_turn(id, group, Purpose::Asked, now, rng);
+        if let Some(choice) = self.choose_asked(now, rng) {
+            return choice;
         }
         if self.scope == Scope::Asked {
             return Choice::None;
@@ -574,7 +646,7 @@ impl Agenda {
         if self.n_choices.is_multiple_of(RETRY_TURN)
             && let Some((id, group)) = self.retries.pop(now)
         {
-            return self.out_of_turn(id, group, Purpose::Due, now, rng);
+            return self.look_again(id, group, now, rng);
         }
         if let Some(id) = self.listings.pop(now) {
             if !self.scheduler.contains(id) {
@@ -600,12 +672,23 @@ impl Agenda {
             let group = self.scheduler.outermost(id);
             return self.out_of_turn(id, group, Purpose::Audit, now, rng);
         }
+        if !self.searches.is_empty()
+            && let Some((id, bid, purpose)) = self.best_search(now)
+            && self.goes_first(bid.worth, now)
+        {
+            self.is_turn_of_new = purpose != Purpose::First;
+            return Choice::Go(self.begin_search(id, bid.request, purpose, true, now));
+        }
         let is_due = match self.scope {
             Scope::DueBy(by) => self.scheduler.is_ready(by),
             _ => true,
         };
         if is_due && let Some(id) = self.scheduler.next_poll(now, rng) {
             self.is_turn_of_new = true;
+            if self.is_under_way(id) {
+                self.scheduler.put_back(id, now + retry_in(1, rng), now);
+                return Choice::PassedOver;
+            }
             let element = self.scheduler.element(id);
             return Choice::Go(self.begin(
                 Poll {
@@ -622,9 +705,51 @@ impl Agenda {
             return Choice::Go(self.new_of(group, true, now));
         }
         match self.retries.pop(now) {
-            Some((id, group)) => self.out_of_turn(id, group, Purpose::Due, now, rng),
+            Some((id, group)) => self.look_again(id, group, now, rng),
             None => Choice::None,
         }
+    }
+
+    /// Something that someone asked for, if it can be had now or is about to be.
+    fn choose_asked(&mut self, now: Time, rng: &mut dyn Rng) -> Option<Choice> {
+        for _ in 0..self.asked.len() {
+            let (id, group) = self.asked.pop_front()?;
+            let Some(search) = self.search_of(id) else {
+                return Some(self.out_of_turn(id, group, Purpose::Asked, now, rng));
+            };
+            self.asked.push_back((id, group));
+            if let choice @ Choice::Go(_) = self.ask_for_rows(search, now) {
+                return Some(choice);
+            }
+        }
+        None
+    }
+
+    /// An element that is out, or was never had.
+    fn look_again(
+        &mut self,
+        id: ElementId,
+        group: Option<GroupId>,
+        now: Time,
+        rng: &mut dyn Rng,
+    ) -> Choice {
+        match self.search_of(id) {
+            Some(search) => self.look_at_row(search, id, now),
+            None => self.out_of_turn(id, group, Purpose::Due, now, rng),
+        }
+    }
+
+    /// Whether a request to a search source that is worth so much goes before the element
+    /// that comes next.
+    fn goes_first(&mut self, worth: f64, now: Time) -> bool {
+        // Where worth is not what polls are chosen by, they take turns.
+        self.is_turn_of_searches = !self.is_turn_of_searches;
+        let others = match self.scheduler.next_worth(now) {
+            Some(others) => others,
+            None if self.is_turn_of_searches || self.scheduler.wake_at() > now => 0.0,
+            None => f64::INFINITY,
+        };
+        worth > others || worth == f64::INFINITY
     }
 
     /// An element whose turn it is not by the scheduler: it goes, waits for its group, or
@@ -697,6 +822,9 @@ impl Agenda {
         if let Some(group) = poll.group {
             self.gate.begin(group, poll.cost, now);
             self.first_pass.owe(group);
+            if !self.searches.is_empty() {
+                self.note_turn(group, poll.purpose);
+            }
         }
         self.spend(poll.is_counted, poll.cost, now);
         self.under_way.push(poll.id);

@@ -21,6 +21,7 @@ mod last_modified;
 mod likelihood;
 mod naive;
 mod posterior;
+mod trust;
 
 pub(crate) use bayes::updated;
 pub use bayes::{Bayes, Prior};
@@ -28,6 +29,7 @@ pub use bias_reduced::BiasReduced;
 pub use last_modified::LastModified;
 pub use likelihood::Likelihood;
 pub use naive::Naive;
+pub use trust::DateTrust;
 
 use crate::Observation;
 #[cfg(test)]

@@ -1,0 +1,256 @@
+//! What the robots.txt of origins say, and who waits to hear it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use springtide_policy::{GroupId, Span};
+use springtide_store::{Moment, Robots, RobotsAnswer};
+use url::Url;
+
+use crate::clock;
+use crate::fetch::{self, RobotsRules, robots};
+
+/// Whether a request may be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Permit {
+    /// It may.
+    Go,
+    /// The site asks us to keep away.
+    Disallowed,
+    /// The site's robots.txt could not be had.
+    Unreachable,
+    /// The host is left alone for a long time.
+    Later,
+}
+
+/// What is known of whether an address may be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// It is known.
+    Known(Permit),
+    /// The robots.txt of its origin has to be fetched first.
+    Unknown,
+    /// It is being fetched.
+    Coming,
+}
+
+/// The robots.txt of all origins that were asked, by group.
+#[derive(Debug)]
+pub(crate) struct Permits<W> {
+    origins: BTreeMap<(GroupId, String), Origin<W>>,
+    /// Groups of which something else is to be kept than the last time.
+    unkept: BTreeSet<GroupId>,
+}
+
+#[derive(Debug)]
+struct Origin<W> {
+    known: Option<(Robots, RobotsRules)>,
+    /// When it was last asked for, whatever came of it.
+    tried_at: Option<Moment>,
+    is_asking: bool,
+    /// Those who wait to hear what it says.
+    waiting: Vec<W>,
+}
+
+/// While a robots.txt cannot be had and what it said before holds on, it is asked for
+/// so often, in milliseconds.
+const TRY_AGAIN: i64 = 3_600_000;
+/// Origins of one group whose robots.txt are held: beyond that, those that were asked for
+/// longest ago are forgotten.
+const MOST_ORIGINS: usize = 32;
+
+impl<W> Default for Permits<W> {
+    fn default() -> Self {
+        Self {
+            origins: BTreeMap::new(),
+            unkept: BTreeSet::new(),
+        }
+    }
+}
+
+impl<W> Permits<W> {
+    /// Takes in what was kept of a group.
+    pub(crate) fn recall(&mut self, group: GroupId, kept: &[Robots], now: Moment) {
+        for robots in kept {
+            let rules = RobotsRules::at(robots, now);
+            self.origin(group, &robots.origin).known = Some((robots.clone(), rules));
+        }
+    }
+
+    /// Whether an address may be asked.
+    pub(crate) fn ask(&self, group: GroupId, url: &Url, now: Moment) -> Word {
+        let key = (group, fetch::origin(url));
+        let Some(origin) = self.origins.get(&key) else {
+            return Word::Unknown;
+        };
+        if origin.is_asking {
+            return Word::Coming;
+        }
+        let Some((robots, rules)) = &origin.known else {
+            return Word::Unknown;
+        };
+        let is_allowed = rules.is_allowed(url);
+        if robots::is_due(robots, now) {
+            // What it said before holds on for a while where it cannot be had.
+            let tried = |tried: Moment| clock::millis_between(tried, now) < TRY_AGAIN;
+            if !(is_allowed && origin.tried_at.is_some_and(tried)) {
+                return Word::Unknown;
+            }
+        }
+        Word::Known(match robots.answer {
+            _ if is_allowed => Permit::Go,
+            RobotsAnswer::Unreachable => Permit::Unreachable,
+            _ => Permit::Disallowed,
+        })
+    }
+
+    /// What the robots.txt of an address says of it, old or not; that we may not, if
+    /// nobody knows.
+    pub(crate) fn known(&self, group: GroupId, url: &Url) -> Permit {
+        let origin = self.origins.get(&(group, fetch::origin(url)));
+        match origin.and_then(|origin| origin.known.as_ref()) {
+            Some((_, rules)) if rules.is_allowed(url) => Permit::Go,
+            Some((robots, _)) if robots.answer != RobotsAnswer::Unreachable => Permit::Disallowed,
+            _ => Permit::Unreachable,
+        }
+    }
+
+    /// Someone waits to hear what the robots.txt of an address says.
+    pub(crate) fn wait(&mut self, group: GroupId, url: &Url, who: W) {
+        let origin = self.origin(group, &fetch::origin(url));
+        origin.waiting.push(who);
+    }
+
+    /// The robots.txt of an address is asked for. What it said before, if that is known.
+    pub(crate) fn begin(&mut self, group: GroupId, url: &Url) -> Option<Robots> {
+        let origin = self.origin(group, &fetch::origin(url));
+        origin.is_asking = true;
+        origin.known.as_ref().map(|(robots, _)| robots.clone())
+    }
+
+    /// What came of asking for a robots.txt; those who waited for it.
+    pub(crate) fn set(&mut self, group: GroupId, answer: Robots, now: Moment) -> Vec<W> {
+        let rules = RobotsRules::at(&answer, now);
+        let origin = self.origin(group, &answer.origin);
+        origin.is_asking = false;
+        origin.tried_at = Some(now);
+        origin.known = Some((answer, rules));
+        let waiting = std::mem::take(&mut origin.waiting);
+        self.unkept.insert(group);
+        self.forget_oldest(group);
+        waiting
+    }
+
+    /// What a robots.txt says, as far as it is known.
+    pub(crate) fn rules(&self, group: GroupId, origin: &str) -> Option<&RobotsRules> {
+        let origin = self.origins.get(&(group, origin.to_owned()))?;
+        origin.known.as_ref().map(|(_, rules)| rules)
+    }
+
+    /// The gap that all robots.txt of a group ask for.
+    pub(crate) fn crawl_delay(&self, group: GroupId) -> Span {
+        let delays = self.of_group(group).filter_map(|(_, rules)| rules.crawl_delay());
+        delays.max().map_or(Span::ZERO, clock::span)
+    }
+
+    /// All robots.txt of a group, to be kept.
+    pub(crate) fn kept(&self, group: GroupId) -> Vec<Robots> {
+        self.of_group(group).map(|(robots, _)| robots.clone()).collect()
+    }
+
+    /// Groups of which something else is to be kept than the last time.
+    pub(crate) fn take_unkept(&mut self) -> BTreeSet<GroupId> {
+        std::mem::take(&mut self.unkept)
+    }
+
+    /// Everyone who waits gives up.
+    pub(crate) fn take_waiting(&mut self) -> Vec<W> {
+        let origins = self.origins.values_mut();
+        origins.flat_map(|origin| origin.waiting.drain(..)).collect()
+    }
+
+    fn of_group(&self, group: GroupId) -> impl Iterator<Item = &(Robots, RobotsRules)> {
+        let of_group = self.origins.range((group, String::new())..);
+        of_group
+            .take_while(move |((other, _), _)| *other == group)
+            .filter_map(|(_, origin)| origin.known.as_ref())
+    }
+
+    fn origin(&mut self, group: GroupId, origin: &str) -> &mut Origin<W> {
+        self.origins
+            .entry((group, origin.to_owned()))
+            .or_insert_with(|| Origin {
+                known: None,
+                tried_at: None,
+                is_asking: false,
+                waiting: Vec::new(),
+            })
+    }
+
+    fn forget_oldest(&mut self, group: GroupId) {
+        let of_group = self.origins.range((group, String::new())..);
+        let of_group: Vec<_> = of_group
+            .take_while(|((other, _), _)| *other == group)
+            .filter(|(_, origin)| !origin.is_asking && origin.waiting.is_empty())
+            .map(|(key, origin)| (origin.known.as_ref().map(|(r, _)| r.fetched_at), key.clone()))
+            .collect();
+        if of_group.len() > MOST_ORIGINS
+            && let Some((_, oldest)) = of_group.into_iter().min()
+        {
+            self.origins.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: i64 = 86_400_000;
+
+    fn robots(text: &str, fetched_at: Moment) -> Robots {
+        Robots {
+            origin: "https://example.org".to_owned(),
+            fetched_at,
+            answer: RobotsAnswer::Rules(text.to_owned()),
+        }
+    }
+
+    fn url(path: &str) -> Url {
+        Url::parse(&format!("https://example.org{path}")).unwrap()
+    }
+
+    #[test]
+    fn what_robots_said_holds_on_while_it_cannot_be_had() {
+        let (group, now) = (GroupId::new(0).unwrap(), Moment(1000 * DAY));
+        let old = robots("User-agent: *\nDisallow: /private\n", Moment(998 * DAY));
+        let mut permits = Permits::<u8>::default();
+        permits.recall(group, &[old.clone()], Moment(998 * DAY));
+        assert_eq!(permits.ask(group, &url("/page"), now), Word::Unknown);
+        assert_eq!(permits.begin(group, &url("/page")), Some(old.clone()));
+        assert_eq!(permits.ask(group, &url("/page"), now), Word::Coming);
+        permits.wait(group, &url("/page"), 7);
+        // It could not be had: what was known before is handed back.
+        assert_eq!(permits.set(group, old, now), [7]);
+        let later = Moment(now.0 + 1000);
+        assert_eq!(permits.ask(group, &url("/page"), later), Word::Known(Permit::Go));
+        // Whether what it kept us from is still so has to be asked.
+        assert_eq!(permits.ask(group, &url("/private"), later), Word::Unknown);
+        assert_eq!(permits.take_unkept().into_iter().collect::<Vec<_>>(), [group]);
+    }
+
+    #[test]
+    fn a_group_does_not_hold_the_robots_of_every_port() {
+        let group = GroupId::new(3).unwrap();
+        let mut permits = Permits::<u8>::default();
+        for port in 0..100 {
+            let answer = Robots {
+                origin: format!("http://example.org:{port}"),
+                ..robots("", Moment(port))
+            };
+            permits.set(group, answer, Moment(port));
+        }
+        assert_eq!(permits.kept(group).len(), MOST_ORIGINS);
+        let newest = Url::parse("http://example.org:99/").unwrap();
+        assert_eq!(permits.ask(group, &newest, Moment(100)), Word::Known(Permit::Go));
+    }
+}
