@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use springtide_policy::agenda::Verdict;
+use springtide_policy::agenda::rows::PageRequest;
 use springtide_store::{
     Bodies, BodyId, ElementId, GroupId, Kept, Moment, Purpose, Robots, RobotsAnswer, Role,
     SourceId, SourceKind,
@@ -69,12 +70,9 @@ pub(crate) enum Asked {
 /// A page of the answer to a query.
 #[derive(Debug, Clone)]
 pub(crate) struct AskedPage {
-    /// The number of the query, among those that were made up at a time; its text; and
-    /// the page, counted from 1.
-    pub(crate) query: usize,
-    pub(crate) generation: u32,
+    pub(crate) request: PageRequest,
+    /// The text of the query.
     pub(crate) text: String,
-    pub(crate) page: u64,
     /// The row that it is asked for, and why, if it is for one.
     pub(crate) wanted: Option<(ElementId, Purpose)>,
 }
@@ -427,7 +425,7 @@ async fn conclude_question(
         (200 | 203, _) => {}
         (404 | 410, Asked::Row) => return Ok(Found::NotThere),
         // Others answer that there is no such page.
-        (400 | 404 | 410 | 416 | 422, Asked::Page(asked)) if asked.page > 1 => {
+        (400 | 404 | 410 | 416 | 422, Asked::Page(asked)) if asked.request.number > 1 => {
             return Ok(Found::Page(Box::default()));
         }
         (429, _) => {

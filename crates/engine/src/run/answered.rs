@@ -1,5 +1,9 @@
 //! What follows from the answer of a search box, or from none.
 
+use std::time::Duration;
+
+use springtide_policy::agenda::rows::{PageRead, SearchRequest};
+use springtide_policy::query::Retrieval;
 use springtide_store::{
     Element, ElementId, Fact, Failure, Kept, Moment, Poll, PollOutcome, Purpose, Query, Role,
     SourceId, State, Store,
@@ -14,7 +18,6 @@ use crate::hosts::Permit;
 use crate::poll::{AskedPage, Done, Found, FoundPage, Job};
 use crate::register::search_group;
 use crate::search::{self, Search};
-use crate::settings::SearchSettings;
 use crate::{Error, clock};
 
 impl Engine {
@@ -35,10 +38,11 @@ impl Engine {
             }
             Ok(Found::NotThere) => self.answered(source, now.max(at)),
             Ok(Found::KeptOut(_)) => {
+                let hold = clock::span(Duration::from_millis(ROBOTS_HOLD as u64));
                 let has_copy = done.job.kept.copy.is_some();
                 if let Some(search) = self.search_of(source) {
-                    search.is_waiting = false;
-                    search.hold(id, Moment(now.0 + ROBOTS_HOLD), now);
+                    search.decisions.withdrawn(&SearchRequest::Row(id));
+                    search.decisions.hold(id, hold, clock::time(now));
                 }
                 if has_copy {
                     // Queries still return it.
@@ -60,7 +64,7 @@ impl Engine {
             if is_here {
                 search.polled(id, &locator, news.as_ref(), at);
             } else if is_out {
-                search.out(id);
+                search.decisions.out(id);
             }
         }
         Ok(())
@@ -74,8 +78,7 @@ impl Engine {
     /// A request was answered as it should be.
     fn answered(&mut self, source: SourceId, now: Moment) {
         if let Some(search) = self.search_of(source) {
-            search.end(now);
-            search.is_well();
+            search.decisions.answered(clock::time(now));
         }
         self.note_failure(source, None);
     }
@@ -93,13 +96,16 @@ impl Engine {
         let is_left_alone = self.hosts.is_left_alone(job.host, clock::time(now));
         let mut wait = None;
         if let Some(search) = self.search_of(source) {
-            search.end(now.max(at));
+            search.decisions.ended(clock::time(now.max(at)));
             if !kind.is_host_trouble() && !is_left_alone {
-                wait = search.pause(job.begun_at, now);
+                let begun_at = clock::time(job.begun_at);
+                wait = search.decisions.refused(begun_at, clock::time(now));
             }
         }
         if let Some(wait) = wait {
-            message += &format!("; nothing is asked for {} s", wait.as_secs_f64());
+            // To the millisecond, as moments are.
+            let seconds = (wait.as_days() * 86_400_000.0).ceil() / 1000.0;
+            message += &format!("; nothing is asked for {seconds} s");
             self.call_back(source);
         }
         let failure = Failure { kind, message, at };
@@ -128,9 +134,11 @@ impl Engine {
             }
             Ok(Found::KeptOut(permit)) => {
                 // It was not asked. Nor is it before it may say otherwise.
+                let pause = clock::span(Duration::from_millis(ROBOTS_HOLD as u64 / 24));
                 if let Some(search) = self.search_of(source) {
-                    search.is_waiting = false;
-                    search.leave_alone(Moment(now.0 + ROBOTS_HOLD / 24));
+                    let request = SearchRequest::Page(page.request);
+                    search.decisions.withdrawn(&request);
+                    search.decisions.leave_alone(pause, clock::time(now));
                 }
                 let failure = kept_out(*permit, done.at);
                 self.note_failure(source, Some(failure.clone()));
@@ -141,7 +149,7 @@ impl Engine {
         if failure.is_some()
             && let Some(search) = self.search_of(source)
         {
-            search.fail(page.query, page.page, page.generation);
+            search.decisions.page_failed(&page.request);
         }
         if matches!(done.found, Ok(Found::KeptOut(_))) {
             self.n_begun = self.n_begun.saturating_sub(1);
@@ -156,7 +164,7 @@ impl Engine {
         self.told.push(Event::Asked {
             source: self.sources[&source].source.name.clone(),
             query: page.text.clone(),
-            page: page.page,
+            page: page.request.number,
             n_results: found.map_or(0, |found| found.n_results),
             n_ours: found.map_or(0, |found| found.rows.len()),
             error: failure.map(|failure| (failure.kind, failure.message)),
@@ -273,11 +281,13 @@ impl Engine {
             self.expect();
         }
         let page = PageSeen {
-            n_results,
+            read: PageRead {
+                n_results: n_results as u64,
+                told_total: found.total,
+                returned: &returned,
+            },
             n_repeated: found.n_repeated,
             n_unusable: found.n_unusable,
-            total: found.total,
-            returned: &returned,
         };
         self.keep_query(source, asked, &page, at)
     }
@@ -294,17 +304,13 @@ impl Engine {
         let Some(search) = self.searches.get_mut(&source) else {
             return Ok(());
         };
-        let settings = &search.form.search;
-        let (total, at_least) = page.totals(settings, asked.page);
-        let note = page.oddities(settings, asked.page);
-        let memory = search.read(
-            (asked.query, asked.generation),
-            asked.page,
-            page.returned,
-            (total, at_least),
-        );
-        let (mut n_results, mut n_ours) = (page.n_results as u32, page.returned.len() as u32);
-        if let Some(before) = before.as_ref().filter(|_| asked.page > 1) {
+        let (retrieval, number) = (search.form.retrieval(), asked.request.number);
+        let total = page.read.n_results_of_query(&retrieval, number).total;
+        let note = page.oddities(&retrieval, number);
+        let memory = search.decisions.page_read(&asked.request, &page.read);
+        let mut n_results = page.read.n_results as u32;
+        let mut n_ours = page.read.returned.len() as u32;
+        if let Some(before) = before.as_ref().filter(|_| number > 1) {
             n_results = n_results.saturating_add(before.n_results);
             n_ours = n_ours.saturating_add(before.n_ours);
         }
@@ -340,7 +346,7 @@ impl Engine {
     /// A row by its id, and whether it became ours just now.
     fn our_row(&mut self, source: SourceId, id: &str) -> Result<Option<(Kept, bool)>, Error> {
         if let Some(kept) = self.find(source, id)? {
-            let is_ours = self.searches[&source].is_ours(kept.element.id);
+            let is_ours = self.searches[&source].decisions.is_ours(kept.element.id);
             return Ok(is_ours.then_some((kept, false)));
         }
         let state = &self.sources[&source];
@@ -407,46 +413,21 @@ impl Engine {
 
 /// What was on a page.
 struct PageSeen<'a> {
-    n_results: usize,
+    read: PageRead<'a>,
     n_repeated: usize,
     n_unusable: usize,
-    total: Option<f64>,
-    returned: &'a [ElementId],
 }
 
 impl PageSeen<'_> {
-    /// How many results its query has in all, if that is known, and at the least.
-    fn totals(&self, settings: &SearchSettings, number: u64) -> (Option<f64>, f64) {
-        let n_seen = (number - 1) * u64::from(settings.page_size) + self.n_results as u64;
-        let n_seen = n_seen as f64;
-        // A page that is not full is the last, unless the server says that there are more.
-        match self.total {
-            Some(total) => (Some(total), n_seen),
-            None if !self.is_full(settings) => (Some(n_seen), n_seen),
-            None if self.is_end(settings, number) => (None, n_seen),
-            None => (None, n_seen + 1.0),
-        }
-    }
-
-    fn is_full(&self, settings: &SearchSettings) -> bool {
-        self.n_results as u64 >= u64::from(settings.page_size)
-    }
-
-    /// Whether there is nothing after it that may be asked for.
-    fn is_end(&self, settings: &SearchSettings, number: u64) -> bool {
-        let most = self.total.unwrap_or(f64::INFINITY);
-        (number * u64::from(settings.page_size)) as f64 >= most.min(f64::from(settings.top))
-    }
-
     /// What is not as it should be about it, but no reason to refuse it.
-    fn oddities(&self, settings: &SearchSettings, number: u64) -> Option<String> {
-        let (n, size) = (self.n_results, settings.page_size);
-        let is_short = !self.is_full(settings) && !self.is_end(settings, number);
+    fn oddities(&self, retrieval: &Retrieval, number: u64) -> Option<String> {
+        let (n, size) = (self.read.n_results, retrieval.page_size());
+        let is_short = !self.read.is_full(retrieval) && !self.read.is_end(retrieval, number);
         let mut notes = Vec::new();
-        if is_short && self.total.is_some() {
+        if is_short && self.read.told_total.is_some() {
             notes.push(format!("page {number} had {n} results instead of {size}"));
         }
-        if n as u64 > u64::from(size) {
+        if n > size {
             notes.push(format!("page {number} had {n} results, more than {size}"));
         }
         if self.n_repeated > 0 {

@@ -353,7 +353,10 @@ impl Engine {
         let turns = self.hosts.turns(now, &mut |job| {
             let mut may_leave = !job.is_counted || pace.next_at(at) <= at;
             if let Some(search) = searches.get_mut(&job.kept.element.source) {
-                may_leave = may_leave && search.leave(at);
+                may_leave = may_leave && search.decisions.may_leave(at);
+                if may_leave {
+                    search.decisions.left(at);
+                }
             }
             if job.is_counted && may_leave {
                 pace.spend(1.0, at);
@@ -456,7 +459,10 @@ impl Engine {
             self.why_over = Some(Why::MaxPolls);
         }
         let has_new = self.first_pass.n_left() > 0
-            || self.searches.values().any(|search| search.has_new(now));
+            || self
+                .searches
+                .values()
+                .any(|s| s.decisions.has_new(clock::time(now)));
         if !self.is_first_pass_over && !has_new && is_idle {
             self.is_first_pass_over = true;
             let n_unreached = self.n_new_rows();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use springtide_policy::agenda::retry_in;
-use springtide_policy::query::Ask;
+use springtide_policy::agenda::rows::{LOOK_AGAIN, PageRequest, SearchRequest, host_limit};
 use springtide_policy::schedule::Quota;
 use springtide_policy::{GroupId, Span, Time};
 use springtide_store::{
@@ -18,7 +18,7 @@ use crate::hosts::Permit;
 use crate::keep::describe;
 use crate::poll::{self, Asked, AskedPage, Done, Job, Message, Question};
 use crate::search::rows::FileRows;
-use crate::search::{self, Choice, Known, Preparation, Search, form};
+use crate::search::{self, Known, Preparation, Search, form};
 use crate::settings::Difference;
 use crate::{Error, Why, clock, fetch};
 
@@ -30,18 +30,11 @@ const BATCH: usize = 4096;
 const MOST_VERSIONS: usize = 20_000;
 const MOST_OF_A_ROW: usize = 20;
 
-/// Requests under way to a host of which nothing is said but a quota.
-const MOST_UNDER_WAY: u32 = 16;
-
-/// A row that is out, and whose turn it was while its source could not be asked, is
-/// looked at again after so long, in milliseconds.
-const LOOK_AGAIN: i64 = 10_000;
-
 /// What is next: an element, or a page of the answer to a query.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Next {
     Element(ElementId, Purpose),
-    Page(SourceId, Ask),
+    Page(SourceId, PageRequest),
 }
 
 impl Engine {
@@ -79,9 +72,11 @@ impl Engine {
                 self.add_versions(id, &mut known)?;
             }
             let source = state.settings.clone();
-            let (mut search, preparation) = Search::new(source, settings, search_box, known, &file);
+            let usual = self.settings.policy.objective;
+            let (mut search, preparation) =
+                Search::new(source, settings, search_box, known, &file, usual);
             if let Some(bytes) = remembered(&note, id) {
-                search.recall(bytes, now);
+                search.decisions.recall(bytes, clock::time(now));
             }
             let Some(url) = host_url(&self.sources[&id]) else {
                 continue;
@@ -153,7 +148,7 @@ impl Engine {
     pub(super) fn remember_searches(&self) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         for (id, search) in &self.searches {
-            let memory = search.remember();
+            let memory = search.decisions.remember();
             bytes.extend(id.0.to_le_bytes());
             bytes.extend((memory.len() as u32).to_le_bytes());
             bytes.extend(memory);
@@ -178,10 +173,11 @@ impl Engine {
         let window = self.settings.budget.window;
         let opens = window.map_or(at, |window| window.opens_at(at));
         for (id, search) in &self.searches {
-            let is_free = !is_for_these && self.is_first_pass_free() && search.has_new(now);
+            let is_free =
+                !is_for_these && self.is_first_pass_free() && search.decisions.has_new(at);
             let allowed = if is_free { opens } else { paced };
             let host = self.hosts.free_at(self.search_hosts[id]);
-            let mut at = search.wake_at(now);
+            let mut at = search.decisions.wake_at(at);
             for other in [host, allowed] {
                 at = if other > at { other } else { at };
             }
@@ -192,32 +188,33 @@ impl Engine {
 
     fn may_be_asked(&self, id: SourceId, now: Moment) -> bool {
         let at = clock::time(now);
-        self.searches[&id].wake_at(now) <= at && self.hosts.free_at(self.search_hosts[&id]) <= at
+        self.searches[&id].decisions.wake_at(at) <= at
+            && self.hosts.free_at(self.search_hosts[&id]) <= at
     }
 
     /// New rows, where first polls do not count: asks for them as far as quotas and
     /// hosts allow, or only at hosts where it is their turn.
     pub(super) fn ask_for_new_rows(&mut self, in_turn: bool, now: Moment) -> Result<(), Error> {
+        let at = clock::time(now);
         let ids: Vec<SourceId> = self.searches.keys().copied().collect();
         for id in ids {
             if in_turn && !self.is_turn_of_new.contains(&self.search_hosts[&id]) {
                 continue;
             }
             while self.has_room() && self.may_be_asked(id, now) {
-                let choice = self.search_of(id).and_then(|s| s.choose_new(now));
-                self.give_up_rows(id, now)?;
-                let Some(choice) = choice else {
-                    if let Some(search) = self.search_of(id).filter(|s| s.has_new(now)) {
+                let search = self.search_of(id);
+                let bid = search.and_then(|search| search.decisions.request_for_new(at));
+                self.tell_unreachable(id, now)?;
+                let Some(bid) = bid else {
+                    if let Some(search) = self.search_of(id).filter(|s| s.decisions.has_new(at)) {
                         // They are about to come.
-                        search.rest(now);
+                        search.decisions.reconsider_later(at);
                     }
                     break;
                 };
-                let has_begun = match choice {
-                    Choice::Query(ask) => self.ask(id, ask, None, false, now)?,
-                    Choice::Row(row) | Choice::Overdue(row) => {
-                        self.begin(row, Purpose::First, false, now)?
-                    }
+                let has_begun = match bid.request {
+                    SearchRequest::Page(page) => self.ask(id, page, None, false, now)?,
+                    SearchRequest::Row(row) => self.begin(row, Purpose::First, false, now)?,
                 };
                 if !has_begun {
                     break;
@@ -241,7 +238,7 @@ impl Engine {
         is_turn_of_new: bool,
         now: Moment,
     ) -> Result<Option<(Next, f64)>, Error> {
-        let usual = self.settings.policy.objective;
+        let at = clock::time(now);
         let is_free = self.is_first_pass_free();
         let ids: Vec<SourceId> = self.searches.keys().copied().collect();
         let mut best: Option<(Next, f64)> = None;
@@ -253,52 +250,50 @@ impl Engine {
                 continue;
             };
             let is_once = matches!(self.until.what, What::DueNow);
-            if is_free && search.has_new(now) {
+            if is_free && search.decisions.has_new(at) {
                 // Its first pass comes first, and does not count.
                 continue;
             }
             let new = match is_turn_of_new {
-                true => search.choose_new(now),
+                true => search.decisions.request_for_new(at),
                 false => None,
             };
-            let choice = new.or_else(|| match is_once {
+            let worth_of = |row, objective| self.scheduler.worth(row, objective, at);
+            let bid = new.or_else(|| match is_once {
                 // What is due: rows that have waited as long as they may.
-                true => search.overdue(now),
-                false => search.choose(&self.scheduler, usual, now),
+                true => search.decisions.request_for_overdue(at),
+                false => search.decisions.request(&worth_of, at),
             });
-            let Some(choice) = choice else {
-                search.rest(now);
+            let Some(bid) = bid else {
+                search.decisions.reconsider_later(at);
                 continue;
             };
-            let worth = match new {
-                Some(_) => f64::INFINITY,
-                None => search.value(&choice, &self.scheduler, usual, now),
+            let next = match bid.request {
+                SearchRequest::Page(page) => Next::Page(id, page),
+                SearchRequest::Row(row) => Next::Element(row, Purpose::Due),
             };
-            let next = match choice {
-                Choice::Query(ask) => Next::Page(id, ask),
-                Choice::Row(row) | Choice::Overdue(row) => Next::Element(row, Purpose::Due),
-            };
-            if best.is_none_or(|(_, most)| worth > most) {
-                best = Some((next, worth));
+            if best.is_none_or(|(_, most)| bid.worth > most) {
+                best = Some((next, bid.worth));
                 self.takes_new_turn = new.is_none();
             }
         }
         for id in ids {
-            self.give_up_rows(id, now)?;
+            self.tell_unreachable(id, now)?;
         }
         Ok(best)
     }
 
     /// How many rows have never been had.
     pub(super) fn n_new_rows(&self) -> u64 {
-        self.searches.values().map(Search::n_new).sum()
+        let searches = self.searches.values();
+        searches.map(|search| search.decisions.n_never_had()).sum()
     }
 
     /// Sends a request for a page to wait for its host. Says whether it could be sent.
     pub(super) fn ask(
         &mut self,
         id: SourceId,
-        ask: Ask,
+        request: PageRequest,
         wanted: Option<(ElementId, Purpose)>,
         is_counted: bool,
         now: Moment,
@@ -307,17 +302,15 @@ impl Engine {
             return Ok(false);
         };
         let (search_box, form) = (search.search_box, search.form.clone());
-        let Some(text) = search.text(ask.query) else {
+        let Some(text) = search.decisions.text(&request) else {
             return Ok(false);
         };
         let page = AskedPage {
-            query: ask.query,
-            generation: search.generation(),
+            request,
             text,
-            page: ask.page,
             wanted,
         };
-        let filled = form::for_query(&form.source, &form.search, &page.text, page.page);
+        let filled = form::for_query(&form.source, &form.search, &page.text, request.number);
         let Some(kept) = self.kept(search_box)? else {
             return Ok(false);
         };
@@ -326,8 +319,9 @@ impl Engine {
             Err(failure) => {
                 // Nobody can be asked that.
                 if let Some(search) = self.searches.get_mut(&id) {
-                    search.fail(page.query, page.page, page.generation);
-                    search.pause(now, now);
+                    let at = clock::time(now);
+                    search.decisions.page_failed(&request);
+                    search.decisions.refused(at, at);
                 }
                 self.note_failure(id, Some(describe(&failure, now)));
                 return Ok(false);
@@ -342,7 +336,8 @@ impl Engine {
             ..self.job(kept, filled.url, Purpose::Due, is_counted, now)
         };
         if let Some(search) = self.searches.get_mut(&id) {
-            search.begin(&ask);
+            let request = SearchRequest::Page(request);
+            search.decisions.begun(&request, clock::time(now));
         }
         self.n_questions += 1;
         self.wait_for_host(job, now)
@@ -362,7 +357,7 @@ impl Engine {
                 self.asked.push_back(id);
             }
             if let Some(search) = self.searches.get_mut(&source) {
-                search.is_waiting = false;
+                search.decisions.withdrawn(&SearchRequest::Row(id));
             }
         }
     }
@@ -423,15 +418,10 @@ impl Engine {
         };
         let searches = self.sources.values().filter(asks_it);
         let quotas = searches.filter_map(|state| state.settings.search.as_ref()?.quota);
-        let (mut gap, mut most) = (1.0 / 86_400.0, 0);
-        for quota in quotas {
-            // The quota itself keeps requests apart; this is for those that come late.
-            let half = Quota::new(quota.n_polls, quota.span).gap().as_days() / 2.0;
-            gap = half.min(gap);
-            most = quota.n_polls.max(most);
-        }
-        let gap = Span::days(gap).ok()?;
-        (most > 0).then(|| (gap, most.clamp(2, MOST_UNDER_WAY)))
+        let quotas: Vec<Quota> = quotas
+            .map(|quota| Quota::new(quota.n_polls, quota.span))
+            .collect();
+        host_limit(&quotas)
     }
 
     /// A request for a page that has not left is not made.
@@ -439,8 +429,9 @@ impl Engine {
         self.n_questions = self.n_questions.saturating_sub(1);
         let source = job.kept.element.source;
         if let (Some(page), Some(search)) = (job.page(), self.searches.get_mut(&source)) {
-            search.is_waiting = false;
-            search.give_up(page.query, page.page, page.generation);
+            search
+                .decisions
+                .withdrawn(&SearchRequest::Page(page.request));
             if let Some((wanted, Purpose::Asked)) = page.wanted {
                 self.asked.push_back(wanted);
             }
@@ -453,10 +444,9 @@ impl Engine {
         let Some(search) = self.searches.get_mut(&source) else {
             return false;
         };
-        if let Some(due) = clock::moment_of(due) {
-            search.hold(id, due, self.clock.now());
-        }
-        search.is_ours(id)
+        let now = clock::time(self.clock.now());
+        search.decisions.hold(id, due.since(now), now);
+        search.decisions.is_ours(id)
     }
 
     /// Begins a poll of one row, or, if more were asked for, of as many as a query brings.
@@ -468,7 +458,7 @@ impl Engine {
         now: Moment,
     ) -> Result<bool, Error> {
         let (id, source) = (kept.element.id, kept.element.source);
-        if !self.searches[&source].is_ours(id) {
+        if !self.searches[&source].decisions.is_ours(id) {
             return Ok(false);
         }
         if purpose == Purpose::Asked {
@@ -478,7 +468,8 @@ impl Engine {
             // One that is out has but its timer.
             let has_only_timer = self.scheduler.belief(id, clock::time(now)).is_none();
             if purpose != Purpose::Asked && has_only_timer {
-                self.timers.set(id, Moment(now.0 + LOOK_AGAIN));
+                let again = clock::moment_of(clock::time(now) + LOOK_AGAIN);
+                self.timers.set(id, again.unwrap_or(now));
             }
             return Ok(false);
         }
@@ -486,9 +477,9 @@ impl Engine {
             return self.begin_alone(kept, purpose, is_counted, now);
         }
         let wanted = self.asked.iter().copied();
-        match self.searches[&source].choose_among(wanted) {
-            Some(Choice::Query(ask)) => self.ask(source, ask, None, is_counted, now),
-            Some(Choice::Row(row) | Choice::Overdue(row)) => {
+        match self.searches[&source].decisions.request_for_wanted(wanted) {
+            Some(SearchRequest::Page(page)) => self.ask(source, page, None, is_counted, now),
+            Some(SearchRequest::Row(row)) => {
                 self.asked.retain(|wanted| *wanted != row);
                 match self.kept(row)? {
                     Some(kept) => self.begin_alone(kept, purpose, is_counted, now),
@@ -497,7 +488,7 @@ impl Engine {
             }
             None => {
                 if let Some(search) = self.search_of(source) {
-                    search.rest(now);
+                    search.decisions.reconsider_later(clock::time(now));
                 }
                 Ok(false)
             }
@@ -513,13 +504,13 @@ impl Engine {
         now: Moment,
     ) -> Result<bool, Error> {
         let (id, source) = (kept.element.id, kept.element.source);
-        let form = self.searches[&source].form.clone();
+        let search = &self.searches[&source];
+        let (form, request) = (search.form.clone(), search.decisions.request_for_row(id));
+        if let Some(SearchRequest::Page(page)) = request {
+            return self.ask(source, page, Some((id, purpose)), is_counted, now);
+        }
         let Some(template) = &form.search.by_id else {
-            let search = &self.searches[&source];
-            if let Some(ask) = search.choose_for(id) {
-                return self.ask(source, ask, Some((id, purpose)), is_counted, now);
-            }
-            if purpose == Purpose::Asked && search.is_asking() {
+            if purpose == Purpose::Asked && search.decisions.is_asking_pages() {
                 // What finds it is being asked.
                 self.asked.push_back(id);
             }
@@ -551,7 +542,9 @@ impl Engine {
             return Ok(true);
         }
         if let Some(search) = self.searches.get_mut(&source) {
-            search.begin_row(id, now);
+            search
+                .decisions
+                .begun(&SearchRequest::Row(id), clock::time(now));
         }
         self.wait_for_host(job, now)
     }
@@ -560,36 +553,35 @@ impl Engine {
     pub(super) fn request_later(&mut self, job: &Job, group: GroupId, now: Moment) {
         let at = clock::time(now);
         let until = self.hosts.paused_until(group, at) + retry_in(1, &mut self.rng);
+        let (id, source) = (job.kept.element.id, job.kept.element.source);
         if job.page().is_some() {
             self.drop_page(job);
+        } else if let Some(search) = self.searches.get_mut(&source) {
+            search.decisions.withdrawn(&SearchRequest::Row(id));
         }
-        let source = job.kept.element.source;
-        if let (Some(search), Some(until)) =
-            (self.searches.get_mut(&source), clock::moment_of(until))
-        {
-            search.is_waiting = false;
-            search.leave_alone(until);
+        if let Some(search) = self.searches.get_mut(&source) {
+            search.decisions.leave_alone(until.since(at), at);
         }
     }
 
     /// Whether some of those that were asked for may be asked by then; and if not, whether
     /// that is since their source or its host is left alone.
     pub(super) fn is_worth_waiting(&self, by: Time, now: Moment) -> Result<(), Why> {
-        let mut blocked = Why::Budget;
+        let (mut blocked, at) = (Why::Budget, clock::time(now));
         for id in &self.asked {
             let mut of = self
                 .searches
                 .iter()
-                .filter(|(_, search)| search.is_ours(*id));
+                .filter(|(_, search)| search.decisions.is_ours(*id));
             match of.next() {
                 Some((source, search))
-                    if search.paused_until(now) > by
+                    if search.decisions.paused_until(at) > by
                         || self.hosts.is_left_alone(self.search_hosts[source], by) =>
                 {
                     blocked = Why::Done;
                 }
                 // Queries that are being made up are there before long.
-                Some((_, search)) if search.allowed_at(now) > by => {}
+                Some((_, search)) if search.decisions.allowed_at(at) > by => {}
                 _ => return Ok(()),
             }
         }
@@ -599,17 +591,20 @@ impl Engine {
     /// Whether there are rows that are new, or have waited as long as they may, and that
     /// may be asked for by then.
     pub(super) fn has_due_rows(&self, by: Time, now: Moment) -> bool {
-        let is_due = |search: &Search| search.is_due(now) && search.paused_until(now) <= by;
+        let at = clock::time(now);
+        let is_due = |search: &Search| {
+            search.decisions.has_due(at) && search.decisions.paused_until(at) <= by
+        };
         self.searches.values().any(is_due)
     }
 
     /// Rows that nothing returns are told to be such.
-    fn give_up_rows(&mut self, source: SourceId, now: Moment) -> Result<(), Error> {
-        let given_up = match self.searches.get_mut(&source) {
-            Some(search) => search.take_given_up(),
+    fn tell_unreachable(&mut self, source: SourceId, now: Moment) -> Result<(), Error> {
+        let unreachable = match self.searches.get_mut(&source) {
+            Some(search) => search.decisions.take_newly_unreachable(),
             None => return Ok(()),
         };
-        for id in given_up {
+        for id in unreachable {
             if let Some(mut kept) = self.kept(id)? {
                 kept.failure = Some(Failure {
                     kind: FailureKind::Unreached,

@@ -20,6 +20,7 @@ mod limit;
 mod listings;
 mod pace;
 mod retries;
+pub mod rows;
 
 use std::collections::VecDeque;
 
