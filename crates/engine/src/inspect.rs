@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
+use springtide_policy::agenda::Gate;
 use springtide_store::{Fact, Robots, RobotsAnswer, SourceKind, Sqlite, Store};
 use url::Url;
 
@@ -14,7 +15,7 @@ use crate::fetch::{
     self, Answer, Ask, Client, FailureKind, FetchFailure, GroupPath, Overflow, RobotsRules,
     group_of, robots,
 };
-use crate::hosts::Hosts;
+use crate::permits::{self, Permits};
 use crate::poll::verdict;
 use crate::register::Places;
 use crate::settings::Settings;
@@ -79,15 +80,16 @@ pub async fn inspect(
 ) -> Result<Result<Inspection, FetchFailure>, Error> {
     let Outside { clock, wire, seed } = outside;
     let mut store = Sqlite::create_or_open(folder.join(".springtide"))?;
-    let mut hosts = Hosts::default();
+    let (mut gate, mut permits) = (Gate::default(), Permits::default());
     for host in store.hosts()? {
-        hosts.recall(&host, clock.now());
+        permits::recall(&mut gate, &mut permits, &host, clock.now());
     }
     let mut visit = Visit {
         places: Places::read(&store)?,
         client: Client::over(wire, &settings.http, clock)?,
         clock,
-        hosts,
+        gate,
+        permits,
         settings,
         rng: Pcg64::seed_from_u64(seed),
         store: &mut store,
@@ -103,7 +105,9 @@ struct Visit<'a> {
     places: Places,
     client: Client,
     clock: Clock,
-    hosts: Hosts,
+    gate: Gate,
+    /// Nobody waits here: there is one visitor.
+    permits: Permits<()>,
     settings: &'a Settings,
     rng: Pcg64,
     store: &'a mut Sqlite,
@@ -184,10 +188,8 @@ impl Visit<'_> {
         let group = self.host_of(url)?;
         let origin = fetch::origin(url);
         let now = self.clock.now();
-        let known = self
-            .hosts
-            .robots(group, &origin)
-            .map(|(robots, _)| robots.clone());
+        let known = self.permits.kept(group);
+        let known = known.into_iter().find(|robots| robots.origin == origin);
         let kept = match known {
             Some(known) if !robots::is_due(&known, now) => known,
             previous => self.fetch_robots(url, &origin, previous.as_ref()).await?,
@@ -199,7 +201,9 @@ impl Visit<'_> {
             RobotsAnswer::None => RobotsFound::None,
             RobotsAnswer::Rules(_) => RobotsFound::Allowed,
         };
-        self.hosts.heed(group, kept, self.clock.now());
+        self.permits.set(group, kept, self.clock.now());
+        self.gate
+            .set_own_gap(group, self.permits.crawl_delay(group));
         self.keep()?;
         Ok((found, rules))
     }
@@ -273,10 +277,11 @@ impl Visit<'_> {
         let group = self.host_of(url)?;
         loop {
             let now = self.clock.now();
-            if self.hosts.begin_if_free(group, now) {
+            let free_at = self.gate.free_at(group);
+            if free_at <= clock::time(now) {
+                self.gate.begin(group, 1.0, clock::time(now));
                 break;
             }
-            let free_at = self.hosts.free_at(group);
             if free_at > clock::time(now) + clock::span(LONGEST_WAIT) {
                 return Ok(Err(FetchFailure::new(
                     FailureKind::Status,
@@ -291,8 +296,9 @@ impl Visit<'_> {
             ..Ask::new(url, max_body)
         };
         let hop = self.client.hop(&ask).await;
-        self.hosts
-            .end(group, verdict(&hop, false), self.clock.now(), &mut self.rng);
+        let now = clock::time(self.clock.now());
+        self.gate
+            .end(group, verdict(&hop, false), now, &mut self.rng);
         self.keep()?;
         Ok(hop)
     }
@@ -305,15 +311,16 @@ impl Visit<'_> {
         if !facts.is_empty() {
             self.store.commit(&facts)?;
         }
-        self.hosts.meet(host, path.gap, path.concurrency);
+        self.gate.set_limit(host, path.gap, path.concurrency);
         Ok(host)
     }
 
     fn keep(&mut self) -> Result<(), Error> {
-        let facts: Vec<Fact> = self
-            .hosts
-            .take_dirty()
-            .into_iter()
+        let mut hosts = self.gate.take_unkept();
+        hosts.extend(self.permits.take_unkept());
+        let hosts = hosts.into_iter();
+        let facts: Vec<Fact> = hosts
+            .filter_map(|group| permits::host(&self.gate, &self.permits, group))
             .map(Fact::Host)
             .collect();
         Ok(self.store.commit(&facts)?)

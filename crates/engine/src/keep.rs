@@ -9,7 +9,7 @@ use springtide_store::{
 use crate::clock;
 use crate::detect::size_of_change;
 use crate::fetch::{FetchFailure, http_date};
-use crate::hosts::Permit;
+use crate::permits::Permit;
 use crate::poll::{Done, Found, Here};
 
 /// What a poll comes to.
@@ -71,9 +71,12 @@ pub(crate) fn conclude(done: &Done, belief: Option<Gamma>, trusts_dates: bool) -
         Ok(Found::KeptOut(permit)) => {
             // Nothing was asked, so it was no poll.
             kept.history = before.history;
-            if before.state != State::Gone {
-                kept.state = State::Blocked;
-            }
+            kept.state = match (before.state, permit) {
+                (State::Gone, _) => State::Gone,
+                (_, Permit::Disallowed) => State::Blocked,
+                // Nobody has kept us out: its host could not be asked.
+                _ => State::Failing,
+            };
             kept.failure = Some(Failure {
                 kind: FailureKind::Robots,
                 message: match permit {

@@ -113,7 +113,9 @@ impl Ledger {
 
     /// The name of a source.
     pub(crate) fn name(&self, id: SourceId) -> String {
-        self.sources.get(&id).map_or_else(String::new, |source| source.name.clone())
+        self.sources
+            .get(&id)
+            .map_or_else(String::new, |source| source.name.clone())
     }
 
     /// What is wrong with a source now, or that nothing is.

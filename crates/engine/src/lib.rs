@@ -4,7 +4,7 @@
 //! [`run()`] is all there is to it: it takes a project's folder, its [`Settings`] and
 //! what it has of the world ([`Outside`]), polls what `springtide-policy` says when it says so, and keeps what it finds in
 //! `springtide-store`. It contains no formula and decides nothing but what follows
-//! from an answer: who may be asked (`fetch`, `hosts`), whether what came back is a
+//! from an answer: who may be asked (`fetch`, `permits`), whether what came back is a
 //! change (`detect`), and which elements a source has (`source`).
 //!
 //! What goes wrong with a source is an observation, which is kept and shown. An
@@ -17,19 +17,19 @@ pub mod detect;
 mod event;
 mod fail_point;
 pub mod fetch;
-mod first_pass;
-mod hosts;
 mod inspect;
 mod keep;
+mod ledger;
+mod newcomers;
 pub mod origin;
 mod outside;
+mod permits;
 mod poll;
 pub mod register;
 mod run;
 pub mod search;
 pub mod settings;
 pub mod source;
-mod timers;
 
 pub use event::{Event, Polled};
 pub use fail_point::FAIL_POINTS;

@@ -58,7 +58,9 @@ impl Newcomers {
             // Numbers rise: what came since the start comes after all that was there.
             let end = queue.late.front().copied().unwrap_or(ElementId(u32::MAX));
             let n_read = read.len();
-            queue.next.extend(read.into_iter().take_while(|&id| id < end));
+            queue
+                .next
+                .extend(read.into_iter().take_while(|&id| id < end));
             if let Some(last) = queue.next.back() {
                 queue.from = last.0.saturating_add(1);
             }

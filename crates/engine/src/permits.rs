@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use springtide_policy::{GroupId, Span};
-use springtide_store::{Moment, Robots, RobotsAnswer};
+use springtide_policy::agenda::{Gate, LimitMemory, Pause};
+use springtide_policy::{GroupId, Span, Time};
+use springtide_store::{Host, Moment, Robots, RobotsAnswer};
 use url::Url;
 
 use crate::clock;
@@ -148,13 +149,17 @@ impl<W> Permits<W> {
 
     /// The gap that all robots.txt of a group ask for.
     pub(crate) fn crawl_delay(&self, group: GroupId) -> Span {
-        let delays = self.of_group(group).filter_map(|(_, rules)| rules.crawl_delay());
+        let delays = self
+            .of_group(group)
+            .filter_map(|(_, rules)| rules.crawl_delay());
         delays.max().map_or(Span::ZERO, clock::span)
     }
 
     /// All robots.txt of a group, to be kept.
     pub(crate) fn kept(&self, group: GroupId) -> Vec<Robots> {
-        self.of_group(group).map(|(robots, _)| robots.clone()).collect()
+        self.of_group(group)
+            .map(|(robots, _)| robots.clone())
+            .collect()
     }
 
     /// Groups of which something else is to be kept than the last time.
@@ -165,7 +170,9 @@ impl<W> Permits<W> {
     /// Everyone who waits gives up.
     pub(crate) fn take_waiting(&mut self) -> Vec<W> {
         let origins = self.origins.values_mut();
-        origins.flat_map(|origin| origin.waiting.drain(..)).collect()
+        origins
+            .flat_map(|origin| origin.waiting.drain(..))
+            .collect()
     }
 
     fn of_group(&self, group: GroupId) -> impl Iterator<Item = &(Robots, RobotsRules)> {
@@ -191,7 +198,12 @@ impl<W> Permits<W> {
         let of_group: Vec<_> = of_group
             .take_while(|((other, _), _)| *other == group)
             .filter(|(_, origin)| !origin.is_asking && origin.waiting.is_empty())
-            .map(|(key, origin)| (origin.known.as_ref().map(|(r, _)| r.fetched_at), key.clone()))
+            .map(|(key, origin)| {
+                (
+                    origin.known.as_ref().map(|(r, _)| r.fetched_at),
+                    key.clone(),
+                )
+            })
             .collect();
         if of_group.len() > MOST_ORIGINS
             && let Some((_, oldest)) = of_group.into_iter().min()
@@ -199,6 +211,41 @@ impl<W> Permits<W> {
             self.origins.remove(&oldest);
         }
     }
+}
+
+/// What is to be kept of a host, if it is known.
+pub(crate) fn host<W>(gate: &Gate, permits: &Permits<W>, group: GroupId) -> Option<Host> {
+    let memory = gate.remember(group)?;
+    let moment = |at: Option<Time>| at.and_then(clock::moment_of);
+    let reason = memory.pause.map(|pause| match pause {
+        Pause::BackOff => "back-off",
+        Pause::RetryAfter => "retry-after",
+    });
+    Some(Host {
+        group,
+        requested_at: moment(memory.requested_at),
+        not_before: moment(memory.not_before),
+        not_before_reason: reason.map(str::to_owned),
+        n_failures: memory.n_failures,
+        robots: permits.kept(group),
+    })
+}
+
+/// Takes in what was kept of a host.
+pub(crate) fn recall<W>(gate: &mut Gate, permits: &mut Permits<W>, host: &Host, now: Moment) {
+    let memory = LimitMemory {
+        requested_at: host.requested_at.map(clock::time),
+        not_before: host.not_before.map(clock::time),
+        pause: match host.not_before_reason.as_deref() {
+            Some("retry-after") => Some(Pause::RetryAfter),
+            Some(_) => Some(Pause::BackOff),
+            None => None,
+        },
+        n_failures: host.n_failures,
+    };
+    gate.recall(host.group, memory, clock::time(now));
+    permits.recall(host.group, &host.robots, now);
+    gate.set_own_gap(host.group, permits.crawl_delay(host.group));
 }
 
 #[cfg(test)]
@@ -232,10 +279,16 @@ mod tests {
         // It could not be had: what was known before is handed back.
         assert_eq!(permits.set(group, old, now), [7]);
         let later = Moment(now.0 + 1000);
-        assert_eq!(permits.ask(group, &url("/page"), later), Word::Known(Permit::Go));
+        assert_eq!(
+            permits.ask(group, &url("/page"), later),
+            Word::Known(Permit::Go)
+        );
         // Whether what it kept us from is still so has to be asked.
         assert_eq!(permits.ask(group, &url("/private"), later), Word::Unknown);
-        assert_eq!(permits.take_unkept().into_iter().collect::<Vec<_>>(), [group]);
+        assert_eq!(
+            permits.take_unkept().into_iter().collect::<Vec<_>>(),
+            [group]
+        );
     }
 
     #[test]
@@ -251,6 +304,9 @@ mod tests {
         }
         assert_eq!(permits.kept(group).len(), MOST_ORIGINS);
         let newest = Url::parse("http://example.org:99/").unwrap();
-        assert_eq!(permits.ask(group, &newest, Moment(100)), Word::Known(Permit::Go));
+        assert_eq!(
+            permits.ask(group, &newest, Moment(100)),
+            Word::Known(Permit::Go)
+        );
     }
 }

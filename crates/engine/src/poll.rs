@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use springtide_policy::agenda::Verdict;
+use springtide_policy::agenda::rows::PageRequest;
+use springtide_policy::agenda::{SearchPoll, Verdict};
 use springtide_store::{
     Bodies, BodyId, ElementId, GroupId, Kept, Moment, Purpose, Robots, RobotsAnswer, Role,
     SourceId, SourceKind,
@@ -17,7 +18,7 @@ use crate::clock::{self, Clock};
 use crate::detect::Lens;
 use crate::fail_point::fail_point;
 use crate::fetch::{self, Answer, Ask, Client, FailureKind, FetchFailure, Overflow, robots};
-use crate::hosts::{Permit, Waiting, Who};
+use crate::permits::Permit;
 use crate::search::{self, Form, Prepared, answer};
 use crate::source::links::links;
 use crate::source::sitemap::{Hosts as ListedHosts, ListingLimits, ListingProblem, parse_sitemap};
@@ -54,6 +55,7 @@ pub(crate) struct Job {
 #[derive(Debug)]
 pub(crate) struct Question {
     pub(crate) form: Arc<Form>,
+    pub(crate) poll: SearchPoll,
     pub(crate) asked: Asked,
     /// What is sent; nothing asks by GET.
     pub(crate) body: Option<Vec<u8>>,
@@ -69,12 +71,9 @@ pub(crate) enum Asked {
 /// A page of the answer to a query.
 #[derive(Debug, Clone)]
 pub(crate) struct AskedPage {
-    /// The number of the query, among those that were made up at a time; its text; and
-    /// the page, counted from 1.
-    pub(crate) query: usize,
-    pub(crate) generation: u32,
+    pub(crate) request: PageRequest,
+    /// The text of the query.
     pub(crate) text: String,
-    pub(crate) page: u64,
     /// The row that it is asked for, and why, if it is for one.
     pub(crate) wanted: Option<(ElementId, Purpose)>,
 }
@@ -93,7 +92,9 @@ impl Job {
 #[derive(Debug)]
 pub(crate) enum Message {
     /// It was sent on and asks whether it may go there.
-    Ask(Url, Who),
+    Hop(Url, oneshot::Sender<(Permit, GroupId)>),
+    /// The fetch of a robots.txt was sent on; no robots.txt keeps it from there.
+    RobotsHop(Url, oneshot::Sender<(Permit, GroupId)>),
     /// One of its requests has ended.
     Ended(GroupId, Verdict),
     /// It is over.
@@ -198,7 +199,7 @@ pub(crate) struct ListingNews {
 
 /// What polls share.
 #[derive(Debug, Clone)]
-pub(crate) struct Means {
+pub(crate) struct PollContext {
     pub(crate) client: Client,
     pub(crate) clock: Clock,
     pub(crate) bodies: Arc<Bodies>,
@@ -208,7 +209,7 @@ pub(crate) struct Means {
     pub(crate) one_at_a_time: Arc<Semaphore>,
 }
 
-impl Means {
+impl PollContext {
     pub(crate) fn tell(&self, message: Message) {
         // The loop ends only after all polls have; if it is gone, so is the need to
         // tell.
@@ -217,12 +218,12 @@ impl Means {
 }
 
 /// Makes a poll that may ask its first host now, and tells the loop.
-pub(crate) async fn poll(job: Job, means: Means) {
+pub(crate) async fn poll(job: Job, context: PollContext) {
     let mut status = None;
     let mut at = None;
-    let found = follow(&job, &means, &mut status, &mut at).await;
-    let at = at.unwrap_or_else(|| means.clock.now());
-    means.tell(Message::Done(Box::new(Done {
+    let found = follow(&job, &context, &mut status, &mut at).await;
+    let at = at.unwrap_or_else(|| context.clock.now());
+    context.tell(Message::Done(Box::new(Done {
         job,
         at,
         status,
@@ -242,7 +243,7 @@ pub(crate) fn keep_out(job: Job, permit: Permit, now: Moment) -> Done {
 
 async fn follow(
     job: &Job,
-    means: &Means,
+    context: &PollContext,
     status: &mut Option<u16>,
     at: &mut Option<Moment>,
 ) -> Result<Found, FetchFailure> {
@@ -261,22 +262,22 @@ async fn follow(
             headers,
             body: question.and_then(|question| question.body.as_deref()),
             overflow: Overflow::Fail,
-            ..Ask::new(&url, means.max_body)
+            ..Ask::new(&url, context.max_body)
         };
-        let hop = means.client.hop(&ask).await;
-        means.tell(Message::Ended(host, verdict(&hop, question.is_some())));
+        let hop = context.client.hop(&ask).await;
+        context.tell(Message::Ended(host, verdict(&hop, question.is_some())));
         fail_point("answered");
         let answer = match hop {
             Ok(answer) => answer,
             Err(failure) => {
-                *at = Some(means.clock.now());
+                *at = Some(context.clock.now());
                 return Err(failure);
             }
         };
         *status = Some(answer.status);
         *at = Some(clock::moment(answer.answered_at.max(answer.asked_at)));
         if let Some(question) = question {
-            return conclude_question(job, question, means, answer).await;
+            return conclude_question(job, question, context, answer).await;
         }
         if answer.is_redirect() {
             let location = answer.location.as_deref().unwrap_or_default();
@@ -288,14 +289,11 @@ async fn follow(
                     format!("redirects go round in circles, or on for more than {MOST_REDIRECTS}"),
                 ));
             }
-            means.client.guard().check(&next)?;
+            context.client.guard().check(&next)?;
             let (sender, receiver) = oneshot::channel();
-            means.tell(Message::Ask(next.clone(), Who::Hop(sender)));
+            context.tell(Message::Hop(next.clone(), sender));
             match receiver.await {
-                Ok((permit @ Permit::Go, group)) => {
-                    debug_assert_eq!(permit, Permit::Go);
-                    host = group;
-                }
+                Ok((Permit::Go, group)) => host = group,
                 Ok((Permit::Later, _)) | Err(_) => {
                     return Err(FetchFailure::new(
                         FailureKind::Redirects,
@@ -308,7 +306,7 @@ async fn follow(
             url = next;
             continue;
         }
-        return conclude(job, means, answer, &url, moved_to).await;
+        return conclude(job, context, answer, &url, moved_to).await;
     }
 }
 
@@ -383,7 +381,7 @@ const RETRY_MARGIN: std::time::Duration = std::time::Duration::from_millis(100);
 
 async fn conclude(
     job: &Job,
-    means: &Means,
+    context: &PollContext,
     answer: Answer,
     url: &Url,
     moved_to: Option<Url>,
@@ -406,12 +404,12 @@ async fn conclude(
         }
     }
     let _alone = if answer.body.len() > LARGE {
-        means.one_at_a_time.acquire().await.ok()
+        context.one_at_a_time.acquire().await.ok()
     } else {
         None
     };
     fail_point("fetched");
-    let here = blocking(|| look(job, means, &answer, url))?;
+    let here = blocking(|| look(job, context, &answer, url))?;
     Ok(Found::Here(Box::new(Here { moved_to, ..here })))
 }
 
@@ -419,7 +417,7 @@ async fn conclude(
 async fn conclude_question(
     job: &Job,
     question: &Question,
-    means: &Means,
+    context: &PollContext,
     answer: Answer,
 ) -> Result<Found, FetchFailure> {
     let failure = |kind, message: String| Err(FetchFailure::new(kind, message));
@@ -427,7 +425,7 @@ async fn conclude_question(
         (200 | 203, _) => {}
         (404 | 410, Asked::Row) => return Ok(Found::NotThere),
         // Others answer that there is no such page.
-        (400 | 404 | 410 | 416 | 422, Asked::Page(asked)) if asked.page > 1 => {
+        (400 | 404 | 410 | 416 | 422, Asked::Page(asked)) if asked.request.number > 1 => {
             return Ok(Found::Page(Box::default()));
         }
         (429, _) => {
@@ -452,12 +450,12 @@ async fn conclude_question(
         }
     }
     let _alone = if answer.body.len() > LARGE {
-        means.one_at_a_time.acquire().await.ok()
+        context.one_at_a_time.acquire().await.ok()
     } else {
         None
     };
     fail_point("fetched");
-    let found = blocking(|| read_answer(job, question, means, &answer.body));
+    let found = blocking(|| read_answer(job, question, context, &answer.body));
     fail_point("body-kept");
     found
 }
@@ -465,7 +463,7 @@ async fn conclude_question(
 fn read_answer(
     job: &Job,
     question: &Question,
-    means: &Means,
+    context: &PollContext,
     body: &[u8],
 ) -> Result<Found, FetchFailure> {
     let shape = &question.form.search.answer;
@@ -476,8 +474,8 @@ fn read_answer(
         )
     };
     let find = |row: &answer::Row| {
-        question.form.find(row, &means.bodies).map_err(|error| {
-            means.tell(Message::Broken(error));
+        question.form.find(row, &context.bodies).map_err(|error| {
+            context.tell(Message::Broken(error));
             FetchFailure::new(FailureKind::Answer, "its body could not be kept")
         })
     };
@@ -506,7 +504,12 @@ fn read_answer(
 }
 
 /// What matters in an answer; its body is put away if that has changed.
-fn look(job: &Job, means: &Means, answer: &Answer, url: &Url) -> Result<Here, FetchFailure> {
+fn look(
+    job: &Job,
+    context: &PollContext,
+    answer: &Answer,
+    url: &Url,
+) -> Result<Here, FetchFailure> {
     let element = &job.kept.element;
     let before = job.kept.copy.as_ref();
     let content_type = answer.content_type.as_deref();
@@ -518,20 +521,20 @@ fn look(job: &Job, means: &Means, answer: &Answer, url: &Url) -> Result<Here, Fe
         (sight.digest, sight.sketch)
     };
     let has_changed = before.is_none_or(|copy| copy.digest != digest)
-        && !is_same_to_us(job, means, content_type, digest);
+        && !is_same_to_us(job, context, content_type, digest);
     let listing = (is_listing && has_changed)
         .then(|| {
-            let before = before.and_then(|copy| means.bodies.get(copy.body).ok());
+            let before = before.and_then(|copy| context.bodies.get(copy.body).ok());
             read_listing(job, url, before.as_deref(), &answer.body)
         })
         .transpose()?;
     let wants_links = job.wants_links && has_changed && element.role == Role::Hub;
     let body = if has_changed {
-        match means.bodies.put(&answer.body) {
+        match context.bodies.put(&answer.body) {
             Ok(body) => Some(body),
             Err(error) => {
                 let failure = FetchFailure::new(FailureKind::Answer, "its body could not be kept");
-                means.tell(Message::Broken(error));
+                context.tell(Message::Broken(error));
                 return Err(failure);
             }
         }
@@ -560,7 +563,12 @@ fn look(job: &Job, means: &Means, answer: &Answer, url: &Url) -> Result<Here, Fe
 
 /// Whether our copy, looked at as we look now, is what was found: what matters may have
 /// been set differently since, and that is no change at the remote.
-fn is_same_to_us(job: &Job, means: &Means, content_type: Option<&str>, digest: [u8; 32]) -> bool {
+fn is_same_to_us(
+    job: &Job,
+    context: &PollContext,
+    content_type: Option<&str>,
+    digest: [u8; 32],
+) -> bool {
     let Some(copy) = &job.kept.copy else {
         return false;
     };
@@ -568,7 +576,7 @@ fn is_same_to_us(job: &Job, means: &Means, content_type: Option<&str>, digest: [
         return false;
     }
     let content_type = copy.content_type.as_deref().or(content_type);
-    means
+    context
         .bodies
         .get(copy.body)
         .is_ok_and(|body| job.lens.look(&body, content_type).digest == digest)
@@ -633,7 +641,12 @@ fn read_listing(
 }
 
 /// Fetches a robots.txt whose first request has been granted, and tells the loop.
-pub(crate) async fn fetch_robots(group: GroupId, url: Url, previous: Option<Robots>, means: Means) {
+pub(crate) async fn fetch_robots(
+    group: GroupId,
+    url: Url,
+    previous: Option<Robots>,
+    context: PollContext,
+) {
     let origin = fetch::origin(&url);
     let mut at = url.clone();
     let mut host = group;
@@ -643,7 +656,7 @@ pub(crate) async fn fetch_robots(group: GroupId, url: Url, previous: Option<Robo
             overflow: Overflow::Cut,
             ..Ask::new(&at, robots::MAX_BYTES as u64)
         };
-        let hop = means.client.hop(&ask).await;
+        let hop = context.client.hop(&ask).await;
         let step = robots::read(&at, &hop, n_redirects);
         // A host whose robots.txt cannot be had is in trouble, unless it says for how
         // long it is.
@@ -652,16 +665,16 @@ pub(crate) async fn fetch_robots(group: GroupId, url: Url, previous: Option<Robo
             Verdict::Fine | Verdict::Unknown if is_unreachable => Verdict::Trouble,
             verdict => verdict,
         };
-        means.tell(Message::Ended(host, verdict));
+        context.tell(Message::Ended(host, verdict));
         match step {
             robots::Step::Done(answer) => break answer,
             robots::Step::Follow(next) => {
                 n_redirects += 1;
                 let (sender, receiver) = oneshot::channel();
-                if means.client.guard().check(&next).is_err() {
+                if context.client.guard().check(&next).is_err() {
                     break RobotsAnswer::None;
                 }
-                means.tell(Message::Ask(next.clone(), Who::Robots(sender)));
+                context.tell(Message::RobotsHop(next.clone(), sender));
                 match receiver.await {
                     Ok((Permit::Go, group)) => host = group,
                     _ => break RobotsAnswer::Unreachable,
@@ -670,15 +683,7 @@ pub(crate) async fn fetch_robots(group: GroupId, url: Url, previous: Option<Robo
             }
         }
     };
-    let now = means.clock.now();
+    let now = context.clock.now();
     let kept = robots::keep(previous.as_ref(), &origin, answer, now);
-    means.tell(Message::Robots(group, url, kept));
-}
-
-/// A poll that waits for its first host.
-pub(crate) fn waiting(job: Job) -> Waiting {
-    Waiting {
-        url: job.url.clone(),
-        who: Who::Poll(Box::new(job)),
-    }
+    context.tell(Message::Robots(group, url, kept));
 }

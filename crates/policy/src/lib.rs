@@ -23,6 +23,7 @@
 //! - [`sample`] polls in batches, and learns from a few elements of a site about the
 //!   rest of it.
 //! - [`query`] chooses keyword queries, each of which polls many elements at once.
+//! - [`agenda`] says what to ask for now, and when to wake.
 //! - [`report`](mod@report) says what a plan achieves.
 //!
 //! # An example

@@ -60,7 +60,7 @@ impl Engine {
             self.agenda.no_more_new(group, is_counted, clock::time(now));
             return Ok(());
         };
-        self.agenda.begin_new(id);
+        self.agenda.set_under_way(id);
         let poll = Poll {
             id,
             group,
@@ -98,7 +98,13 @@ impl Engine {
         if poll.group != Some(host) {
             // It has moved to another host, whose turns are its own.
             self.agenda.give_back(&poll, at);
-            self.agenda.wait(Poll { group: Some(host), ..poll }, at);
+            self.agenda.wait(
+                Poll {
+                    group: Some(host),
+                    ..poll
+                },
+                at,
+            );
             return Ok(());
         }
         match self.permits.ask(host, &url, now) {
@@ -264,7 +270,8 @@ impl Engine {
         let at = clock::time(now);
         match self.tickets.remove(&ticket) {
             Some(Waiter::Hop(group, _, sender)) => {
-                self.launches.push(Launch::Grant(sender, Permit::Later, group));
+                self.launches
+                    .push(Launch::Grant(sender, Permit::Later, group));
             }
             Some(Waiter::Robots(group, url)) => {
                 // As if it had been asked for in vain.

@@ -3,8 +3,8 @@
 use springtide_policy::agenda::{ROBOTS_HOLD, listing_weight};
 use springtide_policy::{Cost, GroupId, Weight};
 use springtide_store::{
-    ChangeKind, Element, Failure, FailureKind, Kept, Moment, PollOutcome, Role, SourceId, SourceKind,
-    State,
+    ChangeKind, Element, Failure, FailureKind, Kept, Moment, PollOutcome, Role, SourceId,
+    SourceKind, State,
 };
 use url::Url;
 
@@ -57,7 +57,12 @@ impl Engine {
             Next::Join | Next::Observed(_) => {
                 let totals = self.ledger.source(source).map(|source| source.totals);
                 let n_elements = totals.map_or(0, |totals| totals.n_elements);
-                let Element { role, weight, group, .. } = kept.element;
+                let Element {
+                    role,
+                    weight,
+                    group,
+                    ..
+                } = kept.element;
                 let element = member(role, weight, group, n_elements);
                 match self.searches.contains_key(&source) {
                     true => self.agenda.watch(id, element, at),
@@ -217,7 +222,10 @@ impl Engine {
         // A listing that is as it was when it was cut short still is.
         let is_same = matches!(&done.found, Ok(Found::NotModified))
             || matches!(&done.found, Ok(Found::Here(here)) if here.body.is_none());
-        let before = self.ledger.source(source).and_then(|known| known.error.as_ref());
+        let before = self
+            .ledger
+            .source(source)
+            .and_then(|known| known.error.as_ref());
         let was_cut = before.is_some_and(|error| error.kind == FailureKind::Listing);
         if failure.is_none() && is_same && was_cut {
             return;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use springtide_policy::GroupId;
 use springtide_store::{
-    Element, ElementId, Fact, FailureKind, Kept, Moment, Role, SourceId, SourceKind, State, Store,
+    Element, ElementId, FailureKind, Kept, Moment, Role, SourceId, SourceKind, State,
 };
 use url::Url;
 
@@ -84,7 +84,10 @@ impl Engine {
             let Some(state) = self.sources.get(&listed.source) else {
                 continue;
             };
-            let totals = self.ledger.source(listed.source).map(|source| source.totals);
+            let totals = self
+                .ledger
+                .source(listed.source)
+                .map(|source| source.totals);
             let n_elements = totals.map_or(0, |totals| totals.n_elements);
             let is_full = n_elements >= state.settings.max_elements;
             let weight = state.settings.weight as f32;

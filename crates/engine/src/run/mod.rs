@@ -6,6 +6,7 @@
 //! do, keeps all that as one batch, and only then lets anyone go: whatever is asked of
 //! the world has been written down before.
 
+mod answered;
 mod begin;
 mod conclude;
 mod listed;
@@ -18,9 +19,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rand_pcg::Pcg64;
-use springtide_policy::agenda::{Agenda, Pause, Ticket};
-use springtide_policy::{GroupId, Time};
-use springtide_store::{ElementId, Fact, Host, Moment, Robots, SourceId};
+use springtide_policy::GroupId;
+use springtide_policy::agenda::{Agenda, Ticket};
+use springtide_store::{ElementId, Fact, Moment, Robots, SourceId};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -33,7 +34,7 @@ use crate::event::Event;
 use crate::fail_point::fail_point;
 use crate::ledger::Ledger;
 use crate::newcomers::Newcomers;
-use crate::permits::{Permit, Permits};
+use crate::permits::{self, Permit, Permits};
 use crate::poll::{self, Job, Message, PollContext};
 use crate::search::Search;
 use crate::settings::{Settings, SourceSettings};
@@ -180,7 +181,11 @@ impl Engine {
             if *stop.borrow() {
                 self.progress.why_over.get_or_insert(Why::Stopped);
             }
-            if self.progress.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            if self
+                .progress
+                .deadline
+                .is_some_and(|deadline| Instant::now() >= deadline)
+            {
                 self.progress.why_over.get_or_insert(Why::TimeUp);
             }
             if self.progress.why_over.is_some() {
@@ -228,7 +233,8 @@ impl Engine {
             self.told.push(Event::Stopping { n_under_way });
             self.flush_events();
         }
-        self.launches.retain(|launch| matches!(launch, Launch::Grant(..)));
+        self.launches
+            .retain(|launch| matches!(launch, Launch::Grant(..)));
         self.launch();
         let until = Instant::now() + GRACE;
         while !self.tasks.is_empty() {
@@ -279,7 +285,10 @@ impl Engine {
     }
 
     fn ended(&self) -> Ended {
-        let failed = self.ledger.sources().filter(|source| source.error.is_some());
+        let failed = self
+            .ledger
+            .sources()
+            .filter(|source| source.error.is_some());
         Ended {
             why: self.progress.why_over.unwrap_or(Why::Done),
             n_polls: self.progress.n_polls,
@@ -338,8 +347,10 @@ impl Engine {
             What::DueNow => {
                 let is_first_pass_left =
                     self.agenda.n_new() > 0 || self.agenda.has_due_rows(soon, at);
-                let is_due =
-                    is_first_pass_left || self.agenda.has_due(clock::time(self.progress.started_at), at);
+                let is_due = is_first_pass_left
+                    || self
+                        .agenda
+                        .has_due(clock::time(self.progress.started_at), at);
                 if !is_due {
                     self.progress.why_over = Some(Why::Done);
                 } else if !(is_first_pass_left && self.is_first_pass_free())
@@ -370,7 +381,8 @@ impl Engine {
         }
         let mut facts: Vec<Fact> = hosts
             .into_iter()
-            .filter_map(|group| self.host(group).map(Fact::Host))
+            .filter_map(|group| permits::host(self.agenda.gate(), &self.permits, group))
+            .map(Fact::Host)
             .collect();
         let scheduler = self.agenda.scheduler();
         for group in std::mem::take(&mut self.changed_groups) {
@@ -388,24 +400,6 @@ impl Engine {
         self.ledger.commit(facts)?;
         self.flush_events();
         Ok(())
-    }
-
-    /// What is kept of a host.
-    fn host(&self, group: GroupId) -> Option<Host> {
-        let memory = self.agenda.gate().remember(group)?;
-        let moment = |at: Option<Time>| at.and_then(clock::moment_of);
-        let reason = memory.pause.map(|pause| match pause {
-            Pause::BackOff => "back-off",
-            Pause::RetryAfter => "retry-after",
-        });
-        Some(Host {
-            group,
-            requested_at: moment(memory.requested_at),
-            not_before: moment(memory.not_before),
-            not_before_reason: reason.map(str::to_owned),
-            n_failures: memory.n_failures,
-            robots: self.permits.kept(group),
-        })
     }
 
     fn flush_events(&mut self) {
@@ -437,7 +431,7 @@ impl Engine {
                         gate.left(group, at);
                     }
                     // Whoever asked may have been ended meanwhile.
-                    drop(sender.send((permit, group)));
+                    let _ = sender.send((permit, group));
                 }
             }
         }

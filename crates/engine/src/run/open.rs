@@ -6,13 +6,11 @@ use std::sync::Arc;
 
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
-use springtide_policy::agenda::{
-    self, Agenda, FirstPolls, LimitMemory, Pace, Pause, ROBOTS_HOLD, Scope,
-};
+use springtide_policy::agenda::{self, Agenda, FirstPolls, Pace, ROBOTS_HOLD, Scope};
 use springtide_policy::estimate::DateTrust;
 use springtide_policy::schedule::Scheduler;
 use springtide_policy::{Elements, GroupId, Groups, Present, Span, Time};
-use springtide_store::{Bodies, Brief, ElementId, Host, Role, SourceId, Sqlite, State, Store};
+use springtide_store::{Bodies, Brief, ElementId, Role, SourceId, Sqlite, State, Store};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -24,7 +22,7 @@ use crate::event::Event;
 use crate::fetch::Client;
 use crate::ledger::Ledger;
 use crate::newcomers::Newcomers;
-use crate::permits::Permits;
+use crate::permits::{self, Permits};
 use crate::poll::PollContext;
 use crate::settings::{FirstPass, Settings};
 use crate::{Error, Outside, choose, clock, register};
@@ -75,11 +73,7 @@ impl Engine {
         });
         let mut permits = Permits::default();
         for host in ledger.store().hosts()? {
-            let memory = limit_memory(&host);
-            agenda.gate_mut().recall(host.group, memory, at);
-            permits.recall(host.group, &host.robots, now);
-            let crawl_delay = permits.crawl_delay(host.group);
-            agenda.gate_mut().set_own_gap(host.group, crawl_delay);
+            permits::recall(agenda.gate_mut(), &mut permits, &host, now);
         }
 
         let (to_loop, messages) = mpsc::unbounded_channel();
@@ -149,7 +143,9 @@ impl Engine {
             sources,
             ..
         } = self;
-        let has_search = sources.values().any(|state| state.settings.search.is_some());
+        let has_search = sources
+            .values()
+            .any(|state| state.settings.search.is_some());
         let scheduler = agenda.scheduler_mut();
         scheduler.reserve(ledger.next_element() as usize);
         ledger.store().scan(1, &mut |id, brief: &Brief| {
@@ -180,7 +176,9 @@ impl Engine {
                     out.push((id, group, polled_at, brief.state == State::Gone));
                 }
                 (_, Some(synced_at)) => {
-                    let n = ledger.source(brief.source).map_or(0, |s| s.totals.n_elements);
+                    let n = ledger
+                        .source(brief.source)
+                        .map_or(0, |s| s.totals.n_elements);
                     let element = member(brief.role, brief.weight, brief.group, n);
                     let (synced_at, memory) = (clock::time(synced_at), &brief.history.memory);
                     match is_search {
@@ -236,7 +234,10 @@ impl Engine {
 
     /// How long a listing of a source waits at the most.
     pub(super) fn longest_listing_wait(&self, source: SourceId) -> Span {
-        let set = self.sources.get(&source).and_then(|s| s.settings.list_every);
+        let set = self
+            .sources
+            .get(&source)
+            .and_then(|s| s.settings.list_every);
         set.unwrap_or_else(|| Span::days(LONGEST_LISTING_WAIT).expect("a day"))
     }
 
@@ -308,17 +309,4 @@ fn agenda_of(
         window: budget.window,
     };
     Ok(Agenda::new(scheduler, Some(pace), settings))
-}
-
-fn limit_memory(host: &Host) -> LimitMemory {
-    LimitMemory {
-        requested_at: host.requested_at.map(clock::time),
-        not_before: host.not_before.map(clock::time),
-        pause: match host.not_before_reason.as_deref() {
-            Some("retry-after") => Some(Pause::RetryAfter),
-            Some(_) => Some(Pause::BackOff),
-            None => None,
-        },
-        n_failures: host.n_failures,
-    }
 }

@@ -1,26 +1,25 @@
-//! Search sources in the loop: which request is next.
+//! Search sources in the loop: how the requests that the agenda asks for are made.
 
 use std::collections::HashMap;
 
-use springtide_policy::agenda::retry_in;
-use springtide_policy::query::Ask;
-use springtide_policy::schedule::Quota;
-use springtide_policy::{GroupId, Span, Time};
+use springtide_policy::agenda::rows::{SearchRequest, SearchSource};
+use springtide_policy::agenda::{Poll, SearchId, SearchPoll};
+use springtide_policy::{Span, Time};
 use springtide_store::{
-    BodyId, ChangeFilter, ElementId, Fact, Failure, FailureKind, Kept, Moment, Purpose, Role,
-    SourceId, State, Store,
+    BodyId, ChangeFilter, ElementId, Failure, FailureKind, Kept, Moment, Purpose, Role, SourceId,
+    State, Store,
 };
 use url::Url;
 
-use super::begin::{purpose_of, robots_free};
-use super::{Engine, SourceState, What};
-use crate::hosts::Permit;
+use super::begin::{fail, nowhere};
+use super::{Engine, SourceState, Waiter};
 use crate::keep::describe;
-use crate::poll::{self, Asked, AskedPage, Done, Job, Message, Question};
+use crate::permits::{Permit, Word};
+use crate::poll::{self, Asked, AskedPage, Job, Message, Question};
 use crate::search::rows::FileRows;
-use crate::search::{self, Choice, Known, Preparation, Search, form};
+use crate::search::{self, Known, Preparation, Search, form};
 use crate::settings::Difference;
-use crate::{Error, Why, clock, fetch};
+use crate::{Error, Why, clock};
 
 /// Rows that are read from the store at a time.
 const BATCH: usize = 4096;
@@ -30,24 +29,15 @@ const BATCH: usize = 4096;
 const MOST_VERSIONS: usize = 20_000;
 const MOST_OF_A_ROW: usize = 20;
 
-/// Requests under way to a host of which nothing is said but a quota.
-const MOST_UNDER_WAY: u32 = 16;
-
-/// A row that is out, and whose turn it was while its source could not be asked, is
-/// looked at again after so long, in milliseconds.
-const LOOK_AGAIN: i64 = 10_000;
-
-/// What is next: an element, or a page of the answer to a query.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Next {
-    Element(ElementId, Purpose),
-    Page(SourceId, Ask),
+/// What the agenda knows a search source by.
+pub(super) fn search_id(source: SourceId) -> SearchId {
+    SearchId(source.0)
 }
 
 impl Engine {
     /// Sets search sources to work, from what was kept.
-    pub(super) fn open_searches(&mut self, now: Moment) -> Result<(), Error> {
-        let note = self.store.note("search")?.unwrap_or_default();
+    pub(super) fn open_searches(&mut self, at: Time) -> Result<(), Error> {
+        let note = self.ledger.store().note("search")?.unwrap_or_default();
         let ids: Vec<SourceId> = self.sources.keys().copied().collect();
         for id in ids {
             let state = &self.sources[&id];
@@ -56,21 +46,7 @@ impl Engine {
             };
             // What is wrong with it is known already: it was registered just now.
             let file = FileRows::read(&settings.rows).unwrap_or_default();
-            let mut search_box = None;
-            let mut known = Vec::new();
-            let mut from = Some(ElementId(0));
-            while let Some(start) = from {
-                let page = self.store.elements(Some(id), start, BATCH)?;
-                let last = page.last().map(|kept| kept.element.id);
-                from = last.and_then(|last| last.0.checked_add(1)).map(ElementId);
-                for kept in page {
-                    if kept.element.role == Role::Listing {
-                        search_box = Some(kept.element.id);
-                    } else if !kept.is_unlisted {
-                        known.push(row_of(kept, state.source.added_at));
-                    }
-                }
-            }
+            let (search_box, mut known) = self.known_rows(id)?;
             let Some(search_box) = search_box else {
                 continue;
             };
@@ -79,19 +55,41 @@ impl Engine {
                 self.add_versions(id, &mut known)?;
             }
             let source = state.settings.clone();
-            let (mut search, preparation) = Search::new(source, settings, search_box, known, &file);
+            let usual = self.settings.policy.objective;
+            let (search, mut decisions, preparation) =
+                Search::new(source, settings, search_box, known, &file, usual);
             if let Some(bytes) = remembered(&note, id) {
-                search.recall(bytes, now);
+                decisions.recall(bytes, at);
             }
             let Some(url) = host_url(&self.sources[&id]) else {
                 continue;
             };
             let host = self.host_of(&url)?;
-            self.search_hosts.insert(id, host);
+            self.agenda.add_search(search_id(id), decisions, host);
             self.searches.insert(id, search);
             self.prepare(id, preparation);
         }
         Ok(())
+    }
+
+    /// The search box of a source, and its rows.
+    fn known_rows(&self, source: SourceId) -> Result<(Option<ElementId>, Vec<Known>), Error> {
+        let added_at = self.ledger.source(source).map(|source| source.added_at);
+        let (mut search_box, mut known) = (None, Vec::new());
+        let mut from = Some(ElementId(0));
+        while let Some(start) = from {
+            let page = self.ledger.store().elements(Some(source), start, BATCH)?;
+            let last = page.last().map(|kept| kept.element.id);
+            from = last.and_then(|last| last.0.checked_add(1)).map(ElementId);
+            for kept in page {
+                if kept.element.role == Role::Listing {
+                    search_box = Some(kept.element.id);
+                } else if !kept.is_unlisted {
+                    known.push(row_of(kept, added_at.unwrap_or_default()));
+                }
+            }
+        }
+        Ok((search_box, known))
     }
 
     /// Adds the latest versions of rows, from whose differences is learned how far they
@@ -102,7 +100,11 @@ impl Engine {
             ..ChangeFilter::default()
         };
         let mut versions: HashMap<ElementId, Vec<BodyId>> = HashMap::new();
-        for change in self.store.changes(&of_source, None, MOST_VERSIONS)? {
+        for change in self
+            .ledger
+            .store()
+            .changes(&of_source, None, MOST_VERSIONS)?
+        {
             let of_row = versions.entry(change.element).or_default();
             if let Some(body) = change.body.filter(|_| of_row.len() < MOST_OF_A_ROW) {
                 of_row.push(body);
@@ -114,16 +116,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes up queries away from the loop, which hears of it.
+    /// Makes queries away from the loop, which hears of it.
     pub(super) fn prepare(&mut self, id: SourceId, preparation: Preparation) {
-        let means = self.means.clone();
+        let context = self.context.clone();
         self.preparations.spawn_blocking(move || {
-            let prepared = preparation.prepare(&means.bodies).map(Box::new);
-            means.tell(Message::Prepared(id, prepared));
+            let prepared = preparation.prepare(&context.bodies).map(Box::new);
+            context.tell(Message::Prepared(id, prepared));
         });
     }
 
-    /// The queries of a source have been made up, or could not be.
+    /// The queries of a source have been made, or could not be.
     pub(super) fn install(
         &mut self,
         id: SourceId,
@@ -137,14 +139,17 @@ impl Engine {
                     message: format!("no queries can be made of its rows: {error}"),
                     at: self.clock.now(),
                 };
-                self.note_failure(id, Some(failure));
+                self.set_source_error(id, Some(failure));
                 return Ok(());
             }
         };
-        let remembered = self.store.queries(id)?;
-        if let Some(search) = self.searches.get_mut(&id) {
+        let remembered = self.ledger.store().queries(id)?;
+        if let (Some(search), Some(decisions)) = (
+            self.searches.get_mut(&id),
+            self.agenda.search_mut(search_id(id)),
+        ) {
             let each = remembered.iter().map(|q| (q.text.as_str(), &q.memory[..]));
-            search.install(prepared, each);
+            search.install(decisions, prepared, each);
         }
         Ok(())
     }
@@ -152,8 +157,8 @@ impl Engine {
     /// What is to be remembered of all search sources.
     pub(super) fn remember_searches(&self) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
-        for (id, search) in &self.searches {
-            let memory = search.remember();
+        for (id, decisions) in self.agenda.searches() {
+            let memory = decisions.remember();
             bytes.extend(id.0.to_le_bytes());
             bytes.extend((memory.len() as u32).to_le_bytes());
             bytes.extend(memory);
@@ -161,465 +166,240 @@ impl Engine {
         (!bytes.is_empty()).then_some(bytes)
     }
 
-    /// A search source at work.
-    pub(super) fn search_of(&mut self, source: SourceId) -> Option<&mut Search> {
-        self.searches.get_mut(&source)
+    /// What is decided about a search source.
+    pub(super) fn decisions(&mut self, source: SourceId) -> Option<&mut SearchSource> {
+        self.agenda.search_mut(search_id(source))
     }
 
-    /// When the first search source may be asked something, if it is asked by the
-    /// budget at `paced`, or does not count.
-    pub(super) fn searches_wake_at(&self, paced: Time, now: Moment) -> Time {
-        let is_for_these = matches!(self.until.what, What::These(_));
-        let mut first = Time::NEVER;
-        if is_for_these && self.asked.is_empty() {
-            return first;
-        }
-        let at = clock::time(now);
-        let window = self.settings.budget.window;
-        let opens = window.map_or(at, |window| window.opens_at(at));
-        for (id, search) in &self.searches {
-            let is_free = !is_for_these && self.is_first_pass_free() && search.has_new(now);
-            let allowed = if is_free { opens } else { paced };
-            let host = self.hosts.free_at(self.search_hosts[id]);
-            let mut at = search.wake_at(now);
-            for other in [host, allowed] {
-                at = if other > at { other } else { at };
+    /// Begins a request to a search source whose host has given it a turn, unless
+    /// something comes first.
+    pub(super) fn begin_search(&mut self, poll: SearchPoll, now: Moment) -> Result<(), Error> {
+        let (at, source) = (clock::time(now), SourceId(poll.source.0));
+        let job = match poll.request {
+            SearchRequest::Page(_) => self.page_job(source, poll, now)?,
+            SearchRequest::Row(id) => self.row_job(source, id, poll, now)?,
+        };
+        let Some(mut job) = job else {
+            self.agenda.give_back_search(&poll, at);
+            return Ok(());
+        };
+        let host = self.host_of(&job.url)?;
+        match self.permits.ask(host, &job.url, now) {
+            Word::Known(Permit::Go) if host == poll.group => {
+                self.leave_for_search(&job, at);
+                self.begin(job);
             }
-            first = if at < first { at } else { first };
-        }
-        first
-    }
-
-    fn may_be_asked(&self, id: SourceId, now: Moment) -> bool {
-        let at = clock::time(now);
-        self.searches[&id].wake_at(now) <= at && self.hosts.free_at(self.search_hosts[&id]) <= at
-    }
-
-    /// New rows, where first polls do not count: asks for them as far as quotas and
-    /// hosts allow, or only at hosts where it is their turn.
-    pub(super) fn ask_for_new_rows(&mut self, in_turn: bool, now: Moment) -> Result<(), Error> {
-        let ids: Vec<SourceId> = self.searches.keys().copied().collect();
-        for id in ids {
-            if in_turn && !self.is_turn_of_new.contains(&self.search_hosts[&id]) {
-                continue;
+            Word::Known(Permit::Go) => {
+                // Rows by id are elsewhere, where turns are given too.
+                job.host = host;
+                self.agenda.gate_mut().give_back(poll.group, at);
+                self.wait_for_turn(host, Waiter::Search(Box::new(job)), at);
             }
-            while self.has_room() && self.may_be_asked(id, now) {
-                let choice = self.search_of(id).and_then(|s| s.choose_new(now));
-                self.give_up_rows(id, now)?;
-                let Some(choice) = choice else {
-                    if let Some(search) = self.search_of(id).filter(|s| s.has_new(now)) {
-                        // They are about to come.
-                        search.rest(now);
-                    }
-                    break;
-                };
-                let has_begun = match choice {
-                    Choice::Query(ask) => self.ask(id, ask, None, false, now)?,
-                    Choice::Row(row) | Choice::Overdue(row) => {
-                        self.begin(row, Purpose::First, false, now)?
-                    }
-                };
-                if !has_begun {
-                    break;
-                }
-                self.n_begun += 1;
-                self.is_turn_of_new.remove(&self.search_hosts[&id]);
-                self.give_turns(now)?;
-                if in_turn {
-                    break;
-                }
+            Word::Known(permit) => {
+                self.agenda.give_back_search(&poll, at);
+                self.conclude(poll::keep_out(job, permit, now), now)?;
+            }
+            Word::Coming => self.agenda.give_back_search(&poll, at),
+            Word::Unknown if host == poll.group => {
+                self.agenda.refund_search(&poll);
+                self.fetch_robots(host, &job.url, at);
+            }
+            Word::Unknown => {
+                self.agenda.give_back_search(&poll, at);
+                self.permits.begin(host, &job.url);
+                self.agenda.gate_mut().hold(host, at);
+                self.progress.n_robots += 1;
+                self.wait_for_turn(host, Waiter::Robots(host, job.url), at);
             }
         }
         Ok(())
     }
 
-    /// The request of search sources that is best now, and what it is worth in terms of
-    /// what is to be kept fresh elsewhere. Rows that were never had come first, if it is
-    /// their turn.
-    pub(super) fn best_request(
-        &mut self,
-        is_turn_of_new: bool,
-        now: Moment,
-    ) -> Result<Option<(Next, f64)>, Error> {
-        let usual = self.settings.policy.objective;
-        let is_free = self.is_first_pass_free();
-        let ids: Vec<SourceId> = self.searches.keys().copied().collect();
-        let mut best: Option<(Next, f64)> = None;
-        for &id in &ids {
-            if !self.may_be_asked(id, now) {
-                continue;
-            }
-            let Some(search) = self.searches.get_mut(&id) else {
-                continue;
-            };
-            let is_once = matches!(self.until.what, What::DueNow);
-            if is_free && search.has_new(now) {
-                // Its first pass comes first, and does not count.
-                continue;
-            }
-            let new = match is_turn_of_new {
-                true => search.choose_new(now),
-                false => None,
-            };
-            let choice = new.or_else(|| match is_once {
-                // What is due: rows that have waited as long as they may.
-                true => search.overdue(now),
-                false => search.choose(&self.scheduler, usual, now),
-            });
-            let Some(choice) = choice else {
-                search.rest(now);
-                continue;
-            };
-            let worth = match new {
-                Some(_) => f64::INFINITY,
-                None => search.value(&choice, &self.scheduler, usual, now),
-            };
-            let next = match choice {
-                Choice::Query(ask) => Next::Page(id, ask),
-                Choice::Row(row) | Choice::Overdue(row) => Next::Element(row, Purpose::Due),
-            };
-            if best.is_none_or(|(_, most)| worth > most) {
-                best = Some((next, worth));
-                self.takes_new_turn = new.is_none();
-            }
+    /// A request to a search source leaves, and counts there.
+    pub(super) fn leave_for_search(&mut self, job: &Job, at: Time) {
+        if let Some(decisions) = self.decisions(job.kept.element.source) {
+            decisions.left(at);
         }
-        for id in ids {
-            self.give_up_rows(id, now)?;
-        }
-        Ok(best)
     }
 
-    /// How many rows have never been had.
-    pub(super) fn n_new_rows(&self) -> u64 {
-        self.searches.values().map(Search::n_new).sum()
-    }
-
-    /// Sends a request for a page to wait for its host. Says whether it could be sent.
-    pub(super) fn ask(
+    /// A request for a page of the answer to a query; nothing if it cannot be made.
+    fn page_job(
         &mut self,
-        id: SourceId,
-        ask: Ask,
-        wanted: Option<(ElementId, Purpose)>,
-        is_counted: bool,
+        source: SourceId,
+        poll: SearchPoll,
         now: Moment,
-    ) -> Result<bool, Error> {
-        let Some(search) = self.searches.get_mut(&id) else {
-            return Ok(false);
+    ) -> Result<Option<Job>, Error> {
+        let SearchRequest::Page(request) = poll.request else {
+            return Ok(None);
+        };
+        let decisions = self.agenda.search(poll.source);
+        let (Some(search), Some(text)) = (
+            self.searches.get(&source),
+            decisions.and_then(|decisions| decisions.text(&request)),
+        ) else {
+            return Ok(None);
         };
         let (search_box, form) = (search.search_box, search.form.clone());
-        let Some(text) = search.text(ask.query) else {
-            return Ok(false);
-        };
-        let page = AskedPage {
-            query: ask.query,
-            generation: search.generation(),
-            text,
-            page: ask.page,
-            wanted,
-        };
-        let filled = form::for_query(&form.source, &form.search, &page.text, page.page);
-        let Some(kept) = self.kept(search_box)? else {
-            return Ok(false);
-        };
+        let filled = form::for_query(&form.source, &form.search, &text, request.number);
         let filled = match filled {
             Ok(filled) => filled,
             Err(failure) => {
                 // Nobody can be asked that.
-                if let Some(search) = self.searches.get_mut(&id) {
-                    search.fail(page.query, page.page, page.generation);
-                    search.pause(now, now);
+                let at = clock::time(now);
+                if let Some(decisions) = self.decisions(source) {
+                    decisions.page_failed(&request);
+                    decisions.refused(at, at);
                 }
-                self.note_failure(id, Some(describe(&failure, now)));
-                return Ok(false);
+                self.set_source_error(source, Some(describe(&failure, now)));
+                return Ok(None);
             }
         };
-        let job = Job {
+        let Some(kept) = self.ledger.kept(search_box)? else {
+            return Ok(None);
+        };
+        let page = AskedPage {
+            request,
+            text,
+            wanted: poll.wanted.map(|id| (id, poll.purpose)),
+        };
+        let job = self.job(kept, filled.url, &of_box(search_box, &poll), now);
+        Ok(Some(Job {
+            purpose: Purpose::Due,
             question: Some(Question {
                 form,
+                poll,
                 asked: Asked::Page(page),
                 body: filled.body,
             }),
-            ..self.job(kept, filled.url, Purpose::Due, is_counted, now)
-        };
-        if let Some(search) = self.searches.get_mut(&id) {
-            search.begin(&ask);
-        }
-        self.n_questions += 1;
-        self.wait_for_host(job, now)
+            ..job
+        }))
     }
 
-    /// Requests to a source that have not left are not made.
-    pub(super) fn call_back(&mut self, source: SourceId) {
-        for job in self.hosts.call_back(source) {
-            self.n_begun = self.n_begun.saturating_sub(1);
-            if job.page().is_some() {
-                self.drop_page(&job);
-                continue;
-            }
-            let id = job.kept.element.id;
-            self.under_way.remove(&id);
-            if job.purpose == Purpose::Asked {
-                self.asked.push_back(id);
-            }
-            if let Some(search) = self.searches.get_mut(&source) {
-                search.is_waiting = false;
-            }
-        }
-    }
-
-    /// How long a row that is gone is left, at the most, in milliseconds.
-    pub(super) fn longest_out(&self, source: SourceId) -> i64 {
-        let search = self.searches.get(&source);
-        let longest = search.and_then(|search| search.form.search.max_interval);
-        longest.map_or(i64::MAX, |longest| {
-            (longest.as_days() * 86_400_000.0) as i64
-        })
-    }
-
-    /// Sends a job to wait for its host, unless it is to keep away.
-    pub(super) fn wait_for_host(&mut self, mut job: Job, now: Moment) -> Result<bool, Error> {
-        let host = self.host_of(&job.url)?;
-        job.host = host;
-        let origin = fetch::origin(&job.url);
-        let is_kept_out = self
-            .hosts
-            .robots(host, &origin)
-            .is_some_and(|(robots, rules)| {
-                !fetch::robots::is_due(robots, now) && !rules.is_allowed(&job.url)
-            });
-        if is_kept_out {
-            // Nothing is asked, so it costs nothing; that is taken back.
-            self.n_begun += 1;
-            self.conclude(poll::keep_out(job, Permit::Disallowed, now), now)?;
-            return Ok(false);
-        }
-        if job.page().is_none() {
-            self.under_way.insert(job.kept.element.id);
-        }
-        match job.purpose {
-            Purpose::First => self.is_turn_of_new.remove(&host),
-            _ => self.is_turn_of_new.insert(host),
-        };
-        self.hosts.wait(host, poll::waiting(job));
-        // Nobody else of the host, until it has had its turn.
-        self.close_host(host, Time::NEVER);
-        Ok(true)
-    }
-
-    /// The least time between two requests to a host for which there is no rule, and
-    /// which only search sources ask, and how many may be under way: what their quota says
-    /// is said about it.
-    pub(super) fn quota_limits(&self, host: GroupId, url: &Url) -> Option<(Span, u32)> {
-        if self.shared_hosts.contains(&host) {
-            return None;
-        }
-        let asks_it = |state: &&SourceState| {
-            let search = state.settings.search.as_ref();
-            let by_id = search.and_then(|search| search.by_id.as_ref());
-            let mut addresses = std::iter::once(&state.settings.url).chain(by_id);
-            addresses.any(|address| {
-                Url::parse(address).is_ok_and(|other| other.host_str() == url.host_str())
-            })
-        };
-        let searches = self.sources.values().filter(asks_it);
-        let quotas = searches.filter_map(|state| state.settings.search.as_ref()?.quota);
-        let (mut gap, mut most) = (1.0 / 86_400.0, 0);
-        for quota in quotas {
-            // The quota itself keeps requests apart; this is for those that come late.
-            let half = Quota::new(quota.n_polls, quota.span).gap().as_days() / 2.0;
-            gap = half.min(gap);
-            most = quota.n_polls.max(most);
-        }
-        let gap = Span::days(gap).ok()?;
-        (most > 0).then(|| (gap, most.clamp(2, MOST_UNDER_WAY)))
-    }
-
-    /// A request for a page that has not left is not made.
-    pub(super) fn drop_page(&mut self, job: &Job) {
-        self.n_questions = self.n_questions.saturating_sub(1);
-        let source = job.kept.element.source;
-        if let (Some(page), Some(search)) = (job.page(), self.searches.get_mut(&source)) {
-            search.is_waiting = false;
-            search.give_up(page.query, page.page, page.generation);
-            if let Some((wanted, Purpose::Asked)) = page.wanted {
-                self.asked.push_back(wanted);
-            }
-        }
-    }
-
-    /// A poll of a row that comes to nothing: it is asked by its id no sooner than then.
-    /// Says whether it is a row.
-    pub(super) fn hold_row(&mut self, source: SourceId, id: ElementId, due: Time) -> bool {
-        let Some(search) = self.searches.get_mut(&source) else {
-            return false;
-        };
-        if let Some(due) = clock::moment_of(due) {
-            search.hold(id, due, self.clock.now());
-        }
-        search.is_ours(id)
-    }
-
-    /// Begins a poll of one row, or, if more were asked for, of as many as a query brings.
-    pub(super) fn begin_row(
+    /// A request for a row by its id; nothing if it cannot be made.
+    fn row_job(
         &mut self,
-        kept: Kept,
-        purpose: Purpose,
-        is_counted: bool,
+        source: SourceId,
+        id: ElementId,
+        poll: SearchPoll,
         now: Moment,
-    ) -> Result<bool, Error> {
-        let (id, source) = (kept.element.id, kept.element.source);
-        if !self.searches[&source].is_ours(id) {
-            return Ok(false);
-        }
-        if purpose == Purpose::Asked {
-            self.asked.push_back(id);
-        }
-        if !self.may_be_asked(source, now) {
-            // One that is out has but its timer.
-            let has_only_timer = self.scheduler.belief(id, clock::time(now)).is_none();
-            if purpose != Purpose::Asked && has_only_timer {
-                self.timers.set(id, Moment(now.0 + LOOK_AGAIN));
-            }
-            return Ok(false);
-        }
-        if purpose != Purpose::Asked {
-            return self.begin_alone(kept, purpose, is_counted, now);
-        }
-        let wanted = self.asked.iter().copied();
-        match self.searches[&source].choose_among(wanted) {
-            Some(Choice::Query(ask)) => self.ask(source, ask, None, is_counted, now),
-            Some(Choice::Row(row) | Choice::Overdue(row)) => {
-                self.asked.retain(|wanted| *wanted != row);
-                match self.kept(row)? {
-                    Some(kept) => self.begin_alone(kept, purpose, is_counted, now),
-                    None => Ok(false),
-                }
-            }
-            None => {
-                if let Some(search) = self.search_of(source) {
-                    search.rest(now);
-                }
-                Ok(false)
-            }
-        }
-    }
-
-    /// Begins a poll of one row: by its id, or else by the best query that finds it.
-    fn begin_alone(
-        &mut self,
-        kept: Kept,
-        purpose: Purpose,
-        is_counted: bool,
-        now: Moment,
-    ) -> Result<bool, Error> {
-        let (id, source) = (kept.element.id, kept.element.source);
-        let form = self.searches[&source].form.clone();
+    ) -> Result<Option<Job>, Error> {
+        let Some(kept) = self.ledger.kept(id)? else {
+            return Ok(None);
+        };
+        let Some(search) = self.searches.get(&source) else {
+            return Ok(None);
+        };
+        let form = search.form.clone();
         let Some(template) = &form.search.by_id else {
-            let search = &self.searches[&source];
-            if let Some(ask) = search.choose_for(id) {
-                return self.ask(source, ask, Some((id, purpose)), is_counted, now);
-            }
-            if purpose == Purpose::Asked && search.is_asking() {
-                // What finds it is being asked.
-                self.asked.push_back(id);
-            }
-            return Ok(false);
+            return Ok(None);
         };
         let filled = form::for_row(template, &kept.element.locator);
         let (url, failure) = match filled {
             Ok(filled) => (filled.url, None),
-            Err(failure) => (robots_free(), Some(failure)),
+            Err(failure) => (nowhere(), Some(failure)),
         };
-        let purpose = purpose_of(purpose, &kept);
+        let question = Question {
+            form: form.clone(),
+            poll,
+            asked: Asked::Row,
+            body: None,
+        };
         let job = Job {
-            question: Some(Question {
-                form,
-                asked: Asked::Row,
-                body: None,
-            }),
-            ..self.job(kept, url, purpose, is_counted, now)
+            question: Some(question),
+            ..self.job(kept, url, &of_box(id, &poll), now)
         };
-        if let Some(failure) = failure {
-            // Its id makes no address: nobody was asked.
-            let done = Done {
-                at: now,
-                status: None,
-                found: Err(failure),
-                job,
-            };
-            self.conclude_element(done, true, now)?;
-            return Ok(true);
+        match failure {
+            Some(failure) => {
+                // Its id makes no address: nobody was asked.
+                self.conclude_element(&fail(job, failure, now), now)?;
+                Ok(None)
+            }
+            None => Ok(Some(job)),
         }
-        if let Some(search) = self.searches.get_mut(&source) {
-            search.begin_row(id, now);
-        }
-        self.wait_for_host(job, now)
     }
 
-    /// A request whose host is to be left alone for longer than it is worth waiting.
-    pub(super) fn request_later(&mut self, job: &Job, group: GroupId, now: Moment) {
-        let at = clock::time(now);
-        let until = self.hosts.paused_until(group, at) + retry_in(1, &mut self.rng);
-        if job.page().is_some() {
-            self.drop_page(job);
+    /// How long a row that is gone is left, at the most.
+    pub(super) fn longest_out(&self, source: SourceId, time_out: Span) -> Span {
+        let search = self.searches.get(&source);
+        let longest = search.and_then(|search| search.form.search.max_interval);
+        longest
+            .filter(|&longest| longest < time_out)
+            .unwrap_or(time_out)
+    }
+
+    /// A poll of a row came to nothing: it is asked by its id later, and later each time.
+    pub(super) fn hold_row(&mut self, kept: &Kept, at: Time) {
+        let (id, source) = (kept.element.id, kept.element.source);
+        let group = self.agenda.group_of_search(search_id(source));
+        let n_failures = u32::from(kept.n_failures);
+        let due = self.agenda.retry_at(group, n_failures, at, &mut self.rng);
+        self.agenda.finish(id);
+        if let Some(decisions) = self.decisions(source) {
+            decisions.hold(id, due.since(at), at);
         }
-        let source = job.kept.element.source;
-        if let (Some(search), Some(until)) =
-            (self.searches.get_mut(&source), clock::moment_of(until))
-        {
-            search.is_waiting = false;
-            search.leave_alone(until);
+    }
+
+    /// A request to a search source whose host is left alone for longer than it is worth
+    /// waiting.
+    pub(super) fn come_back_later(&mut self, job: &Job, at: Time) {
+        let Some(question) = &job.question else {
+            return;
+        };
+        let until = self.agenda.retry_at(Some(job.host), 1, at, &mut self.rng);
+        self.agenda.refund_search(&question.poll);
+        if let Some(decisions) = self.decisions(job.kept.element.source) {
+            decisions.leave_alone(until.since(at), at);
         }
     }
 
     /// Whether some of those that were asked for may be asked by then; and if not, whether
     /// that is since their source or its host is left alone.
-    pub(super) fn is_worth_waiting(&self, by: Time, now: Moment) -> Result<(), Why> {
+    pub(super) fn is_worth_waiting(&self, by: Time, at: Time) -> Result<(), Why> {
         let mut blocked = Why::Budget;
-        for id in &self.asked {
-            let mut of = self
-                .searches
-                .iter()
-                .filter(|(_, search)| search.is_ours(*id));
-            match of.next() {
-                Some((source, search))
-                    if search.paused_until(now) > by
-                        || self.hosts.is_left_alone(self.search_hosts[source], by) =>
-                {
-                    blocked = Why::Done;
-                }
-                // Queries that are being made up are there before long.
-                Some((_, search)) if search.allowed_at(now) > by => {}
-                _ => return Ok(()),
+        for id in self.agenda.asked() {
+            let Some(search) = self.agenda.search_of(id) else {
+                return Ok(());
+            };
+            let (Some(decisions), Some(group)) = (
+                self.agenda.search(search),
+                self.agenda.group_of_search(search),
+            ) else {
+                return Ok(());
+            };
+            if decisions.paused_until(at) > by || self.agenda.gate().paused_until(group) > by {
+                blocked = Why::Done;
+            } else if decisions.allowed_at(at) <= by {
+                // Queries that are being made are there before long.
+                return Ok(());
             }
         }
         Err(blocked)
     }
 
-    /// Whether there are rows that are new, or have waited as long as they may, and that
-    /// may be asked for by then.
-    pub(super) fn has_due_rows(&self, by: Time, now: Moment) -> bool {
-        let is_due = |search: &Search| search.is_due(now) && search.paused_until(now) <= by;
-        self.searches.values().any(is_due)
-    }
-
     /// Rows that nothing returns are told to be such.
-    fn give_up_rows(&mut self, source: SourceId, now: Moment) -> Result<(), Error> {
-        let given_up = match self.searches.get_mut(&source) {
-            Some(search) => search.take_given_up(),
-            None => return Ok(()),
-        };
-        for id in given_up {
-            if let Some(mut kept) = self.kept(id)? {
+    pub(super) fn tell_unreachable(&mut self, now: Moment) -> Result<(), Error> {
+        for id in self.agenda.take_unreachable() {
+            if let Some(mut kept) = self.ledger.kept(id)? {
                 kept.failure = Some(Failure {
                     kind: FailureKind::Unreached,
                     message: "no query returns it, and it cannot be asked for by its id".to_owned(),
                     at: now,
                 });
-                self.facts.push(Fact::Kept(Box::new(kept)));
+                self.ledger.write(kept);
             }
         }
         Ok(())
+    }
+}
+
+/// A request to a search source as a poll of an element: of the box, or of a row.
+fn of_box(id: ElementId, poll: &SearchPoll) -> Poll {
+    Poll {
+        id,
+        group: Some(poll.group),
+        purpose: poll.purpose,
+        is_counted: poll.is_counted,
+        cost: 1.0,
     }
 }
 

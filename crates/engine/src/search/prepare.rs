@@ -4,11 +4,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use springtide_policy::agenda::rows::Differences;
 use springtide_policy::query::{Live, RowsBuilder, StopWords, TermId, terms_in};
 use springtide_store::{Bodies, BodyId};
 
 use super::answer::Row as Answered;
-use super::{Form, Held, News, Sizes, set_cells};
+use super::{Form, Held, News, set_cells};
 
 /// Terms of a row, and in a query.
 const MOST_TERMS_OF_A_ROW: usize = 64;
@@ -24,7 +25,7 @@ pub(crate) struct Prepared {
     /// What copies say, by row, the first time.
     pub(super) told: Vec<Option<News>>,
     /// How far versions were apart, by row, the first time.
-    pub(super) sizes: Vec<Sizes>,
+    pub(super) differences: Vec<Differences>,
 }
 
 /// What there is to prepare.
@@ -49,7 +50,7 @@ impl Preparation {
     /// Reads copies, as far as they have to be read, and makes up queries.
     pub(crate) fn prepare(mut self, bodies: &Bodies) -> Result<Prepared, springtide_policy::Error> {
         let mut told: Vec<Option<News>> = Vec::with_capacity(self.kept.len());
-        let mut sizes = Vec::with_capacity(self.kept.len());
+        let mut differences = Vec::with_capacity(self.kept.len());
         for (kept, cells) in self.kept.iter().zip(&mut self.cells) {
             let news = kept
                 .copy
@@ -58,7 +59,7 @@ impl Preparation {
                 set_cells(cells, &news.cells);
             }
             told.push(news);
-            sizes.push(self.form.sizes_of(&kept.versions, bodies));
+            differences.push(self.form.differences_of(&kept.versions, bodies));
         }
         let stop_words = StopWords::english();
         let mut rows = RowsBuilder::new();
@@ -90,7 +91,7 @@ impl Preparation {
             generation: self.generation,
             live: Live::about(rows, self.form.retrieval(), MOST_TERMS, class_of)?,
             told,
-            sizes,
+            differences,
         })
     }
 }
@@ -112,22 +113,22 @@ impl Form {
     }
 
     /// How far versions of a row are apart, each from the one before it.
-    fn sizes_of(&self, versions: &[BodyId], bodies: &Bodies) -> Sizes {
-        let mut sizes = Sizes::default();
+    fn differences_of(&self, versions: &[BodyId], bodies: &Bodies) -> Differences {
+        let mut differences = Differences::default();
         let mut before = None;
         for &version in versions {
             let news = self.read([0; 32], version, bodies);
             let value = news.and_then(|news| news.value);
-            sizes.add(self.difference(before.as_deref(), value.as_deref()));
+            differences.add(self.difference(before.as_deref(), value.as_deref()));
             before = value;
         }
-        sizes
+        differences
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use springtide_policy::Span;
+    use springtide_policy::{Objective, Span};
     use springtide_store::{ElementId, Moment, SourceKind};
 
     use super::super::rows::FileRows;
@@ -202,12 +203,14 @@ mod tests {
         ];
         let (source, search) = settings();
         let file = FileRows::default();
-        let (mut search, preparation) = Search::new(source, search, ElementId(0), known, &file);
-        search.install(preparation.prepare(&bodies).unwrap(), []);
+        let (search_box, usual) = (ElementId(0), Objective::Freshness);
+        let (mut search, mut decisions, preparation) =
+            Search::new(source, search, search_box, known, &file, usual);
+        search.install(&mut decisions, preparation.prepare(&bodies).unwrap(), []);
         // 30, 1 for what is no number, twice, and 10; then 2.
         let usual = (30.0 + 1.0 + 1.0 + 10.0 + 2.0) / 5.0;
-        let sizes: Vec<f64> = search.rows.iter().map(|row| search.size(row)).collect();
+        let means = [1, 2, 3].map(|row| decisions.mean_difference(ElementId(row)).unwrap());
         let expected = [(42.0 + 2.0 * usual) / 6.0, (2.0 + 2.0 * usual) / 3.0, usual];
-        assert_eq!(sizes, expected);
+        assert_eq!(means, expected);
     }
 }

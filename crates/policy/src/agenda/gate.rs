@@ -158,7 +158,7 @@ impl Gate {
     }
 
     /// A request to a group is begun.
-    pub(super) fn begin(&mut self, group: GroupId, cost: f64, now: Time) {
+    pub fn begin(&mut self, group: GroupId, cost: f64, now: Time) {
         if let Some(entry) = self.entries.get_mut(&group) {
             entry.limit.begin(cost, now);
             self.unkept.insert(group);
@@ -176,7 +176,7 @@ impl Gate {
     }
 
     /// A request that was begun is not made after all.
-    pub(super) fn give_back(&mut self, group: GroupId, now: Time) {
+    pub fn give_back(&mut self, group: GroupId, now: Time) {
         if let Some(entry) = self.entries.get_mut(&group) {
             entry.limit.give_back();
             self.settle(group, now);

@@ -677,7 +677,7 @@ impl Agenda {
             && self.goes_first(bid.worth, now)
         {
             self.is_turn_of_new = purpose != Purpose::First;
-            return Choice::Go(self.begin_search(id, bid.request, purpose, true, now));
+            return Choice::Go(self.begin_search(id, bid.request, (purpose, None), true, now));
         }
         let is_due = match self.scope {
             Scope::DueBy(by) => self.scheduler.is_ready(by),

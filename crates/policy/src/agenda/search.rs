@@ -19,6 +19,8 @@ pub struct SearchPoll {
     pub group: GroupId,
     /// Why.
     pub purpose: Purpose,
+    /// The row that it is for, if it is for one.
+    pub wanted: Option<ElementId>,
     /// Whether it counts towards the budget.
     pub is_counted: bool,
 }
@@ -99,17 +101,31 @@ impl Agenda {
             .sum()
     }
 
+    /// The outermost group that a search source is asked through.
+    pub fn group_of_search(&self, id: SearchId) -> Option<GroupId> {
+        self.searches.get(&id).map(|asked| asked.group)
+    }
+
+    /// Rows that have turned out to be unreachable since this was asked last.
+    pub fn take_unreachable(&mut self) -> Vec<ElementId> {
+        let searches = self.searches.values_mut();
+        searches
+            .flat_map(|asked| asked.source.take_newly_unreachable())
+            .collect()
+    }
+
     /// Whether a row that was never had may be had now, somewhere.
     pub fn has_new_rows(&self, now: Time) -> bool {
-        self.searches.values().any(|asked| asked.source.has_new(now))
+        self.searches
+            .values()
+            .any(|asked| asked.source.has_new(now))
     }
 
     /// Whether there are rows that are new, or have waited as long as they may, and that
     /// may be asked for by then.
     pub fn has_due_rows(&self, by: Time, now: Time) -> bool {
-        let is_due = |asked: &Asked| {
-            asked.source.has_due(now) && asked.source.paused_until(now) <= by
-        };
+        let is_due =
+            |asked: &Asked| asked.source.has_due(now) && asked.source.paused_until(now) <= by;
         self.searches.values().any(is_due)
     }
 
@@ -132,7 +148,15 @@ impl Agenda {
             }
             let asked = self.searches.get_mut(&id)?;
             match asked.source.request_for_new(now) {
-                Some(bid) => return Some(self.begin_search(id, bid.request, Purpose::First, false, now)),
+                Some(bid) => {
+                    return Some(self.begin_search(
+                        id,
+                        bid.request,
+                        (Purpose::First, None),
+                        false,
+                        now,
+                    ));
+                }
                 // They are about to come.
                 None if asked.source.has_new(now) => asked.source.reconsider_later(now),
                 None => {}
@@ -165,7 +189,9 @@ impl Agenda {
                 (None, Scope::Everything) => source
                     .request(&|row, objective| scheduler.worth(row, objective, now), now)
                     .map(|bid| (bid, Purpose::Due)),
-                (None, _) => source.request_for_overdue(now).map(|bid| (bid, Purpose::Due)),
+                (None, _) => source
+                    .request_for_overdue(now)
+                    .map(|bid| (bid, Purpose::Due)),
             };
             let Some((bid, purpose)) = bid else {
                 source.reconsider_later(now);
@@ -186,23 +212,27 @@ impl Agenda {
         }
         let wanted: Vec<ElementId> = self.asked().collect();
         let asked = &self.searches[&id];
-        let request = asked.source.request_for_wanted(wanted.into_iter());
-        let request = request.and_then(|request| match request {
-            SearchRequest::Row(row) => asked.source.request_for_row(row).map(|request| {
-                (request, Some(row))
-            }),
-            page => Some((page, None)),
-        });
-        let Some((request, row)) = request else {
+        let Some(request) = asked.source.request_for_wanted(wanted.into_iter()) else {
             if let Some(source) = self.search_mut(id) {
                 source.reconsider_later(now);
             }
             return Choice::None;
         };
-        if let (Some(row), SearchRequest::Row(_)) = (row, request) {
+        let SearchRequest::Row(row) = request else {
+            return Choice::Go(self.begin_search(id, request, (Purpose::Asked, None), true, now));
+        };
+        let request = asked.source.request_for_row(row);
+        // If what finds it is being asked, it is waited for.
+        if request.is_some() || !asked.source.is_asking_pages() {
             self.forget_asked(|id| id == row);
         }
-        Choice::Go(self.begin_search(id, request, Purpose::Asked, true, now))
+        match request {
+            Some(request) => {
+                let why = (Purpose::Asked, Some(row));
+                Choice::Go(self.begin_search(id, request, why, true, now))
+            }
+            None => Choice::None,
+        }
     }
 
     /// A row that is out and looked at again.
@@ -213,7 +243,9 @@ impl Agenda {
             false => None,
         };
         match request {
-            Some(request) => Choice::Go(self.begin_search(id, request, Purpose::Due, true, now)),
+            Some(request) => {
+                Choice::Go(self.begin_search(id, request, (Purpose::Due, Some(row)), true, now))
+            }
             None => {
                 let group = Some(asked.group);
                 self.retries.set(row, group, now + rows::LOOK_AGAIN);
@@ -226,11 +258,14 @@ impl Agenda {
         &mut self,
         source: SearchId,
         request: SearchRequest,
-        purpose: Purpose,
+        (purpose, wanted): (Purpose, Option<ElementId>),
         is_counted: bool,
         now: Time,
     ) -> Request {
-        let asked = self.searches.get_mut(&source).expect("a source that was asked");
+        let asked = self
+            .searches
+            .get_mut(&source)
+            .expect("a source that was asked");
         asked.source.begun(&request, now);
         let group = asked.group;
         self.gate.begin(group, 1.0, now);
@@ -246,6 +281,7 @@ impl Agenda {
             request,
             group,
             purpose,
+            wanted,
             is_counted,
         })
     }
@@ -254,7 +290,10 @@ impl Agenda {
     /// it would be asked for does not count.
     pub(super) fn searches_wake_at(&self, paced: Time, now: Time) -> Time {
         let is_free = self.has_free_first_polls();
-        let opens = self.settings.window.map_or(now, |window| window.opens_at(now));
+        let opens = self
+            .settings
+            .window
+            .map_or(now, |window| window.opens_at(now));
         let mut first = Time::NEVER;
         for asked in self.searches.values() {
             let allowed = match is_free && asked.source.has_new(now) {

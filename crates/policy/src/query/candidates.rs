@@ -119,6 +119,11 @@ impl Retrieval {
     pub fn page_size(&self) -> u64 {
         self.page_size
     }
+
+    /// How many results come in all, at the most: K.
+    pub fn top(&self) -> u64 {
+        self.top
+    }
 }
 
 /// What makes one query better than another.

@@ -100,7 +100,7 @@ struct Place {
     page: u16,
     /// If nobody does, how many pages from the first on it is not on.
     beyond: u16,
-    /// On which of the 64 after the one that follows those it is not either, a bit each.
+    /// Pages read out of order that it is not on either: bit k is page `beyond + 2 + k`.
     ahead: u64,
     /// How often in a row it was on none.
     n_missed: u8,
@@ -160,9 +160,9 @@ impl Place {
     }
 }
 
-/// A request that could be made.
+/// The page of a query that is worth most, or of all queries.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Ask {
+pub struct BestPage {
     /// Which query.
     pub query: usize,
     /// Which page of its answer, counted from 1.
@@ -171,16 +171,7 @@ pub struct Ask {
     pub value: f64,
 }
 
-/// A request for a page, or for one row.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Request {
-    /// A page of the answer to a query.
-    Page(Ask),
-    /// A row, by its id: it comes, and nothing else.
-    Row(u32),
-}
-
-/// A page of an answer.
+/// A page of an answer, as it was read.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Page<'a> {
     /// Which, counted from 1.
@@ -302,23 +293,6 @@ impl Live {
         self.outlook(query).0
     }
 
-    /// The best request now, if rows may be asked for one by one as well: a row by itself,
-    /// if it may be asked for and is worth more than any page.
-    pub fn next(&self, worth: &[f64], may_be_asked: impl Fn(u32) -> bool) -> Option<Request> {
-        let page = self.best(worth);
-        let least = page.map_or(0.0, |ask| ask.value);
-        let mut alone = worth.to_vec();
-        for (row, worth) in (0..).zip(&mut alone) {
-            if !may_be_asked(row) {
-                *worth = 0.0;
-            }
-        }
-        match self.best_row(&alone) {
-            Some((row, worth)) if worth > least => Some(Request::Row(row)),
-            _ => page.map(Request::Page),
-        }
-    }
-
     /// The request that is best now, if these are what refreshing each row is worth;
     /// `None` if none is worth anything.
     ///
@@ -328,14 +302,14 @@ impl Live {
     /// # Panics
     ///
     /// If there are not as many values as rows.
-    pub fn best(&self, worth: &[f64]) -> Option<Ask> {
+    pub fn best(&self, worth: &[f64]) -> Option<BestPage> {
         let mut worth = worth.to_vec();
         self.discount_under_way(&mut worth);
-        let mut best: Option<Ask> = None;
+        let mut best: Option<BestPage> = None;
         for query in 0..self.queries.len() {
-            let ask = self.weigh(query, &worth);
-            if ask.value > best.map_or(0.0, |best| best.value) {
-                best = Some(ask);
+            let page = self.weigh(query, &worth);
+            if page.value > best.map_or(0.0, |best| best.value) {
+                best = Some(page);
             }
         }
         best
@@ -357,13 +331,17 @@ impl Live {
 
     /// The best request for one row: that of its queries which has it for the fewest
     /// requests.
-    pub fn best_for(&self, row: u32) -> Option<Ask> {
-        let mut worth = vec![0.0; self.rows.len().max(row as usize + 1)];
+    pub fn best_for(&self, row: u32) -> Option<BestPage> {
+        let queries = 0..self.queries.len();
+        let last_rows = queries.clone().map(|query| self.queries.rows(query).last());
+        let n_rows = last_rows.flatten().max()? + 1;
+        let mut worth = vec![0.0; n_rows.max(row + 1) as usize];
         worth[row as usize] = 1.0;
         let finds_it = |query: &usize| self.queries.rows(*query).binary_search(&row).is_ok();
-        let asks = (0..self.queries.len()).filter(finds_it);
-        asks.map(|query| self.weigh(query, &worth))
-            .filter(|ask| ask.value > 0.0)
+        queries
+            .filter(finds_it)
+            .map(|query| self.weigh(query, &worth))
+            .filter(|page| page.value > 0.0)
             .max_by(|one, other| one.value.total_cmp(&other.value))
     }
 
@@ -532,7 +510,7 @@ impl Live {
     /// A row is on the page where it was, or else on any where it was not missing; it is
     /// there at all with the chance p = min(1, K/|R_S|), halved, then a third, … for each
     /// time that it was on none of them.
-    fn weigh(&self, query: usize, worth: &[f64]) -> Ask {
+    fn weigh(&self, query: usize, worth: &[f64]) -> BestPage {
         let rows = self.queries.rows(query);
         let (n_pages, chance) = self.outlook(query);
         let is_asked = |page| self.under_way.contains(&(query, page));
@@ -540,7 +518,7 @@ impl Live {
             Some(&n) => 1.0 / f64::from(n + 1),
             None => 1.0,
         };
-        let mut best = Ask {
+        let mut best = BestPage {
             query,
             page: 1,
             value: 0.0,
@@ -684,15 +662,10 @@ mod tests {
         assert_eq!(live.best(&[9.0, 9.0, 0.0]).unwrap().query, 0);
         assert_eq!(live.best(&[0.0, 9.0, 0.0]).unwrap().query, 0);
         assert_eq!(live.best_for(2).unwrap().query, 4);
+        assert_eq!(live.best_for(0).unwrap().query, 2);
+        assert_eq!(live.best_for(3), None);
         assert_eq!(live.best_row(&[9.0, 9.5, 0.0]), Some((1, 9.5)));
         assert_eq!(live.best_row(&[0.0; 3]), None);
-        // One by one, what is worth more than any page.
-        let worth = [1.0, 1.0, 3.0];
-        let page = live.best(&worth).map(Request::Page);
-        assert_eq!(live.next(&worth, |row| row < 2), page);
-        assert_eq!(live.next(&worth, |_| true), page);
-        let live = Live::new(Queries::given([(&[0, 1, 2][..], 25.0)]), Retrieval::USUAL);
-        assert_eq!(live.next(&worth, |_| true), Some(Request::Row(2)));
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub use candidates::{Efficiency, Method, Queries, Retrieval};
 pub use exact::cheapest_cover;
 pub use greedy::{Choice, Cover, Limits, Step};
 pub use keywords::cover_by_keywords;
-pub use live::{Ask, Live, Page, Request};
+pub use live::{BestPage, Live, Page};
 pub use rows::{Rows, RowsBuilder, TermId};
 pub use server::{Corpus, Estimates, Sample, Statistics, co_occurrence, scale_factor};
 pub use terms::{Split, StopWords, Term, term_key, terms_in};

@@ -51,6 +51,11 @@ impl Quota {
         }
     }
 
+    /// How many requests there may be in a span.
+    pub fn n_requests(&self) -> u32 {
+        self.n_requests
+    }
+
     /// The time between two requests that come evenly.
     pub fn gap(&self) -> Span {
         Span(self.span / f64::from(self.n_requests))

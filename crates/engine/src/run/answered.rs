@@ -1,0 +1,434 @@
+//! What follows from the answer of a search box, or from none.
+
+use springtide_policy::agenda::ROBOTS_HOLD;
+use springtide_policy::agenda::rows::PageRead;
+use springtide_policy::query::Retrieval;
+use springtide_policy::{Span, Weight};
+use springtide_store::{
+    Element, ElementId, Failure, FailureKind, Kept, Moment, Poll, PollOutcome, Purpose, Query,
+    Role, SourceId, State,
+};
+
+use super::Engine;
+use super::search::search_id;
+use crate::event::Event;
+use crate::permits::Permit;
+use crate::poll::{AskedPage, Done, Found, FoundPage, Job};
+use crate::register::search_group;
+use crate::search;
+use crate::{Error, clock};
+
+impl Engine {
+    /// A row that was asked for by its id.
+    pub(super) fn conclude_row(&mut self, mut done: Done, now: Moment) -> Result<(), Error> {
+        let (id, source) = (done.job.kept.element.id, done.job.kept.element.source);
+        let locator = done.job.kept.element.locator.clone();
+        let at = done.at;
+        let mut news = None;
+        if let Some(question) = &done.job.question {
+            self.agenda.search_over(&question.poll.request);
+        }
+        match done.found {
+            Ok(Found::Row(row)) => {
+                let search::Found {
+                    here, news: told, ..
+                } = *row;
+                news = told;
+                done.found = Ok(Found::Here(Box::new(here)));
+                self.answered(source, now.max(at));
+            }
+            Ok(Found::NotThere) => self.answered(source, now.max(at)),
+            Ok(Found::KeptOut(_)) => {
+                if let Some(decisions) = self.decisions(source) {
+                    decisions.hold(id, ROBOTS_HOLD, clock::time(now));
+                }
+                if done.job.kept.copy.is_some() {
+                    // Queries still return it.
+                    return Ok(());
+                }
+            }
+            Err(ref failure) => {
+                let message = format!("the row {locator:?}: {}", failure.message);
+                self.refused(&done.job, failure.kind, (message, at), now);
+            }
+            Ok(_) => {}
+        }
+        let is_here = matches!(done.found, Ok(Found::Here(_)));
+        let is_asked = self.conclude_element(&done, now)?;
+        self.progress.n_polls += u64::from(is_asked);
+        let is_out = !is_here && self.is_gone(id)?;
+        let decisions = self.agenda.search_mut(search_id(source));
+        if let (Some(search), Some(decisions)) = (self.searches.get_mut(&source), decisions) {
+            if is_here {
+                search.polled(decisions, (id, &locator), news.as_ref(), at);
+            } else if is_out {
+                decisions.out(id);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_gone(&self, id: ElementId) -> Result<bool, Error> {
+        let kept = self.ledger.kept(id)?;
+        Ok(kept.is_none_or(|kept| kept.state == State::Gone))
+    }
+
+    /// A request was answered as it should be.
+    fn answered(&mut self, source: SourceId, now: Moment) {
+        if let Some(decisions) = self.decisions(source) {
+            decisions.answered(clock::time(now));
+        }
+        let before = self
+            .ledger
+            .source(source)
+            .and_then(|known| known.error.as_ref());
+        // What is wrong with its rows' file is another matter.
+        if before.is_some_and(|error| error.kind != FailureKind::Rows) {
+            self.set_source_error(source, None);
+        }
+    }
+
+    /// A request was not answered, or not as it should be: unless its host is left
+    /// alone for that, its source is.
+    fn refused(
+        &mut self,
+        job: &Job,
+        kind: FailureKind,
+        (mut message, at): (String, Moment),
+        now: Moment,
+    ) -> Failure {
+        let source = job.kept.element.source;
+        let is_left_alone = self.agenda.gate().paused_until(job.host) > clock::time(now);
+        let mut wait = None;
+        if let Some(decisions) = self.decisions(source) {
+            decisions.ended(clock::time(now.max(at)));
+            if !kind.is_host_trouble() && !is_left_alone {
+                let begun_at = clock::time(job.begun_at);
+                wait = decisions.refused(begun_at, clock::time(now));
+            }
+        }
+        if let Some(wait) = wait {
+            // To the millisecond, as moments are.
+            let seconds = (wait.as_days() * 86_400_000.0).ceil() / 1000.0;
+            message += &format!("; nothing is asked for {seconds} s");
+        }
+        let failure = Failure { kind, message, at };
+        self.set_source_error(source, Some(failure.clone()));
+        failure
+    }
+
+    /// A page of the answer to a query, or none.
+    pub(super) fn conclude_page(&mut self, done: Done, now: Moment) -> Result<(), Error> {
+        if let Some(question) = &done.job.question {
+            self.agenda.search_over(&question.poll.request);
+        }
+        let source = done.job.kept.element.source;
+        let Some(page) = done.job.page().cloned() else {
+            return Ok(());
+        };
+        if !self.sources.contains_key(&source) {
+            return Ok(());
+        }
+        let failure = match &done.found {
+            Ok(Found::Page(_)) => {
+                self.answered(source, now.max(done.at));
+                None
+            }
+            Err(failure) => {
+                let message = format!("the query {:?}: {}", page.text, failure.message);
+                Some(self.refused(&done.job, failure.kind, (message, done.at), now))
+            }
+            Ok(Found::KeptOut(permit)) => {
+                // It was not asked. Nor is it before it may say otherwise.
+                let pause = Span::days(ROBOTS_HOLD.as_days() / 24.0)?;
+                if let Some(decisions) = self.decisions(source) {
+                    decisions.leave_alone(pause, clock::time(now));
+                }
+                let failure = kept_out(*permit, done.at);
+                self.set_source_error(source, Some(failure.clone()));
+                Some(failure)
+            }
+            Ok(_) => return Ok(()),
+        };
+        if failure.is_some()
+            && let Some(decisions) = self.decisions(source)
+        {
+            decisions.page_failed(&page.request);
+        }
+        if !matches!(done.found, Ok(Found::KeptOut(_))) {
+            self.progress.n_polls += 1;
+            self.keep_request(&done, failure.as_ref())?;
+        }
+        let found = match &done.found {
+            Ok(Found::Page(found)) => Some(&**found),
+            _ => None,
+        };
+        self.told.push(Event::Asked {
+            source: self.ledger.name(source),
+            query: page.text.clone(),
+            page: page.request.number,
+            n_results: found.map_or(0, |found| found.n_results),
+            n_ours: found.map_or(0, |found| found.rows.len()),
+            error: failure.map(|failure| (failure.kind, failure.message)),
+        });
+        let Done { job, at, found, .. } = done;
+        if let Ok(Found::Page(found)) = found {
+            self.take_in_page(&job, &page, *found, at, now)?;
+        }
+        let decisions = self.agenda.search_mut(search_id(source));
+        if let (Some(search), Some(decisions)) = (self.searches.get(&source), decisions)
+            && let Some(preparation) = search.next_preparation(decisions)
+        {
+            self.prepare(source, preparation);
+        }
+        Ok(())
+    }
+
+    /// A request is a poll of the search box.
+    fn keep_request(&mut self, done: &Done, failure: Option<&Failure>) -> Result<(), Error> {
+        let now_kept = self.ledger.kept(done.job.kept.element.id)?;
+        let before = now_kept.unwrap_or_else(|| done.job.kept.clone());
+        let mut kept = before.clone();
+        kept.history.n_polls = kept.history.n_polls.saturating_add(1);
+        kept.history.polled_at = Some(done.at);
+        kept.failure = failure.cloned();
+        if failure.is_some() {
+            kept.state = State::Failing;
+            kept.n_failures = kept.n_failures.saturating_add(1);
+        } else {
+            kept.state = State::Ok;
+            kept.n_failures = 0;
+            kept.history.first_polled_at.get_or_insert(done.at);
+            kept.history.synced_at = Some(done.at);
+        }
+        let poll = Poll {
+            element: kept.element.id,
+            source: kept.element.source,
+            begun_at: done.job.begun_at,
+            at: done.at,
+            since: before.history.synced_at,
+            outcome: match failure {
+                Some(_) => PollOutcome::Failed,
+                None => PollOutcome::Unchanged,
+            },
+            status: done.status,
+            error: failure.map(|failure| failure.kind),
+            purpose: done.job.purpose,
+            is_counted: done.job.is_counted,
+            age_ms: None,
+        };
+        self.progress.n_failed += u64::from(failure.is_some());
+        self.ledger.count(&before, &kept, Some(&poll));
+        self.ledger.write_poll(poll);
+        self.ledger.write(kept);
+        Ok(())
+    }
+
+    /// Takes in our rows on a page, each a poll of its own.
+    fn take_in_page(
+        &mut self,
+        job: &Job,
+        asked: &AskedPage,
+        found: FoundPage,
+        at: Moment,
+        now: Moment,
+    ) -> Result<(), Error> {
+        let source = job.kept.element.source;
+        let n_results = found.n_results;
+        let mut returned = Vec::with_capacity(found.rows.len());
+        let mut n_added = 0;
+        for mut row in found.rows {
+            let Some((kept, is_added)) = self.our_row(source, &row.id)? else {
+                continue;
+            };
+            n_added += u64::from(is_added);
+            let id = kept.element.id;
+            returned.push(id);
+            let is_older = kept.history.synced_at.is_some_and(|at| at >= job.begun_at);
+            // What it was compared with may have been replaced since.
+            let is_same = kept.copy.as_ref().map(|copy| copy.digest) == Some(row.here.digest);
+            if is_same {
+                row.here.body = None;
+            }
+            let is_unclear = row.here.body.is_none() && !is_same;
+            if is_older || is_unclear || self.agenda.is_under_way(id) {
+                // Another answer came while this was under way: nobody knows which of
+                // them is newer.
+                continue;
+            }
+            let purpose = match asked.wanted {
+                Some((wanted, purpose)) if wanted == id => purpose,
+                _ if self.agenda.asked().any(|asked| asked == id) => Purpose::Asked,
+                _ => Purpose::Due,
+            };
+            let poll = springtide_policy::agenda::Poll {
+                id,
+                group: Some(job.host),
+                purpose,
+                is_counted: false,
+                cost: 1.0,
+            };
+            let done = Done {
+                at,
+                status: Some(200),
+                found: Ok(Found::Here(Box::new(row.here))),
+                job: self.job(kept, job.url.clone(), &poll, job.begun_at),
+            };
+            self.conclude_element(&done, now)?;
+            let decisions = self.agenda.search_mut(search_id(source));
+            if let (Some(search), Some(decisions)) = (self.searches.get_mut(&source), decisions) {
+                search.polled(decisions, (id, &row.id), row.news.as_ref(), at);
+            }
+        }
+        self.agenda
+            .forget_asked(|wanted| returned.contains(&wanted));
+        if n_added > 0 {
+            self.told.push(Event::Found {
+                source: self.ledger.name(source),
+                n_elements: n_added,
+            });
+            self.expect();
+        }
+        let page = PageSeen {
+            read: PageRead {
+                n_results: n_results as u64,
+                told_total: found.total,
+                returned: &returned,
+            },
+            n_repeated: found.n_repeated,
+            n_unusable: found.n_unusable,
+        };
+        self.keep_query(source, asked, &page, at)
+    }
+
+    /// What is known of a query after a page of its answer.
+    fn keep_query(
+        &mut self,
+        source: SourceId,
+        asked: &AskedPage,
+        page: &PageSeen<'_>,
+        at: Moment,
+    ) -> Result<(), Error> {
+        let before = self.ledger.query(source, &asked.text)?;
+        let decisions = self.agenda.search_mut(search_id(source));
+        let (Some(search), Some(decisions)) = (self.searches.get(&source), decisions) else {
+            return Ok(());
+        };
+        let (retrieval, number) = (search.form.retrieval(), asked.request.number);
+        let total = page.read.n_results_of_query(&retrieval, number).total;
+        let note = page.oddities(&retrieval, number);
+        let memory = decisions.page_read(&asked.request, &page.read);
+        let mut n_results = page.read.n_results as u32;
+        let mut n_ours = page.read.returned.len() as u32;
+        if let Some(before) = before.as_ref().filter(|_| number > 1) {
+            n_results = n_results.saturating_add(before.n_results);
+            n_ours = n_ours.saturating_add(before.n_ours);
+        }
+        let n_requests = before.as_ref().map_or(0, |before| before.n_requests);
+        let kept = before.map(|before| before.memory).unwrap_or_default();
+        self.ledger.write_query(Query {
+            source,
+            text: asked.text.clone(),
+            asked_at: at,
+            n_requests: n_requests.saturating_add(1),
+            total: total.map(|total| total as u64),
+            n_results,
+            n_ours,
+            note,
+            memory: memory.unwrap_or(kept),
+        });
+        Ok(())
+    }
+
+    /// A row by its id, and whether it became ours just now.
+    fn our_row(&mut self, source: SourceId, id: &str) -> Result<Option<(Kept, bool)>, Error> {
+        if let Some(kept) = self.ledger.find(source, id)? {
+            let decisions = self.agenda.search(search_id(source));
+            let is_ours = decisions.is_some_and(|decisions| decisions.is_ours(kept.element.id));
+            return Ok(is_ours.then_some((kept, false)));
+        }
+        let Some(known) = self.ledger.source(source) else {
+            return Ok(None);
+        };
+        let n_elements = known.totals.n_elements + known.totals.n_gone;
+        let key = search_group(&known.name);
+        let settings = &self.sources[&source].settings;
+        let adds = settings
+            .search
+            .as_ref()
+            .is_some_and(|search| search.adds_unknown);
+        if !adds || n_elements >= settings.max_elements {
+            return Ok(None);
+        }
+        let weight = settings.weight;
+        let scheduler = self.agenda.scheduler_mut();
+        let (host, group) = self.ledger.place(&key, &[], scheduler)?;
+        let kept = self.ledger.add(Element {
+            id: ElementId(0),
+            source,
+            locator: id.to_owned(),
+            group,
+            host,
+            role: Role::Page,
+            weight: weight as f32,
+            // One away from what the file has.
+            depth: 1,
+        })?;
+        self.agenda.set_n_known(self.ledger.next_element());
+        let at = clock::time(self.clock.now());
+        if let Some(decisions) = self.decisions(source) {
+            let weight = Weight::new(weight).unwrap_or(Weight::ONE);
+            decisions.add(kept.element.id, weight, at);
+        }
+        if let Some(search) = self.searches.get_mut(&source) {
+            search.add(id);
+        }
+        Ok(Some((kept, true)))
+    }
+}
+
+/// What was on a page.
+struct PageSeen<'a> {
+    read: PageRead<'a>,
+    n_repeated: usize,
+    n_unusable: usize,
+}
+
+impl PageSeen<'_> {
+    /// What is not as it should be about it, but no reason to refuse it.
+    fn oddities(&self, retrieval: &Retrieval, number: u64) -> Option<String> {
+        let (n, size) = (self.read.n_results, retrieval.page_size());
+        let is_short = !self.read.is_full(retrieval) && !self.read.is_end(retrieval, number);
+        let mut notes = Vec::new();
+        if is_short && self.read.told_total.is_some() {
+            notes.push(format!("page {number} had {n} results instead of {size}"));
+        }
+        if n > size {
+            notes.push(format!("page {number} had {n} results, more than {size}"));
+        }
+        if self.n_repeated > 0 {
+            notes.push(format!("{} results came twice", self.n_repeated));
+        }
+        if self.n_unusable > 0 {
+            notes.push(format!(
+                "{} results had no id or no fields",
+                self.n_unusable
+            ));
+        }
+        (!notes.is_empty()).then(|| notes.join("; "))
+    }
+}
+
+fn kept_out(permit: Permit, at: Moment) -> Failure {
+    let message = match permit {
+        Permit::Unreachable => {
+            "the site's robots.txt could not be had, so nobody knows what it allows"
+        }
+        _ => "the site's robots.txt asks us to keep away from its search",
+    };
+    Failure {
+        kind: FailureKind::Robots,
+        message: message.to_owned(),
+        at,
+    }
+}
