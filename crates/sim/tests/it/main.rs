@@ -2,4 +2,5 @@
 
 mod closed_forms;
 mod learned;
+mod search;
 mod worlds;

@@ -1,14 +1,21 @@
 //! A search source on a virtual clock: rows that change, and queries that refresh
 //! some of them at once.
 
+mod shipping;
+
 use rand::SeedableRng;
 use rand_distr::{Distribution, Exp};
 use rand_pcg::Pcg64;
+use springtide_policy::agenda::rows::{
+    KnownRow, PageRead, SearchRequest, SearchSource, Settings, Standing,
+};
 use springtide_policy::query::rounds::{Rounds, greedy_order, staleness_share};
 use springtide_policy::query::staleness::UpdateModel;
-use springtide_policy::query::{Choice, Efficiency, Limits, Live, Page, Queries, Retrieval};
+use springtide_policy::query::{Choice, Efficiency, Limits, Live, Queries, Retrieval};
 use springtide_policy::value::PollValue;
-use springtide_policy::{Objective, Rate, Span, Time, Weight};
+use springtide_policy::{ElementId, Objective, Rate, Span, Time, Weight};
+
+pub use shipping::{SearchBox, Shipping, Start};
 
 /// Rows that change at known rates, and what the server has besides them.
 #[derive(Debug, Clone)]
@@ -34,20 +41,30 @@ pub enum Asker {
         /// How long it sleeps after a loop.
         sleep: Span,
     },
-    /// springtide's own: what is worth most a request now.
+    /// springtide's own choice where rates are known and all is answered at once: what is
+    /// worth most a request now.
     Live,
+    /// springtide as it ships: rates are learned, a quota is kept, rows are asked for by
+    /// their ids too, and answers are refused or take a while.
+    Shipping(Box<Shipping>),
 }
 
 /// How stale the copies were.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stale {
-    /// The weighted staleness of all rows divided by their number, on average over
-    /// time.
+    /// The weighted staleness of all copies divided by their number, on average over
+    /// the time that they were held.
     pub mean: f64,
     /// The same at some moments.
     pub at: Vec<(f64, f64)>,
-    /// How often each query was asked.
+    /// How often each query was asked, page by page.
     pub n_asked: Vec<u64>,
+    /// How often rows were asked for by their ids.
+    pub n_by_id: u64,
+    /// How many of these requests were refused.
+    pub n_refused: u64,
+    /// Since when each row is held, in days; infinite if it never was.
+    pub held_at: Vec<f64>,
 }
 
 impl SearchWorld {
@@ -84,11 +101,17 @@ impl SearchWorld {
         self.rates.len()
     }
 
-    /// What polling each row is worth, by its rate and weight.
-    fn values(&self) -> Vec<PollValue> {
-        let each = self.rates.iter().zip(&self.weights);
-        each.map(|(&rate, &weight)| PollValue::known(Objective::Content, rate).weighing(weight))
-            .collect()
+    /// The rows as one who asks knows them at the start.
+    fn known_rows(&self, standing: Standing) -> impl Iterator<Item = KnownRow> + '_ {
+        (0..)
+            .zip(&self.weights)
+            .map(move |(row, &weight)| KnownRow {
+                element: ElementId(row),
+                standing,
+                since: Time::START,
+                weight,
+                staleness_weight: Weight::ONE,
+            })
     }
 
     /// w·F of each row, so long after its last poll.
@@ -139,29 +162,44 @@ pub fn run(
             }
         }
         Asker::Live => {
-            let mut live = Live::new(queries.clone(), Retrieval::USUAL);
-            let values = world.values();
+            let settings = Settings::new(Retrieval::USUAL, Objective::Content);
+            let live = Live::new(queries.clone(), settings.retrieval);
+            let mut source = SearchSource::new(settings, world.known_rows(Standing::Held));
+            let generation = source.begin_queries();
+            source.set_queries(generation, live, []);
+            let value = |&rate: &Rate| PollValue::known(Objective::Content, rate);
+            let values: Vec<PollValue> = world.rates.iter().map(value).collect();
             let mut clock = Rounds::new(vec![0], interval, Span::ZERO, start);
             while let Some(now) = copies.until(clock.wake_at()) {
                 clock.next_query(now);
-                let since = |polled_at: &f64| Span::days((now.as_days() - polled_at).max(0.0));
-                let each = values.iter().zip(&copies.polled_at);
-                let worth: Vec<f64> = each
-                    .map(|(value, polled_at)| value.after(since(polled_at).expect("a time")))
-                    .collect();
-                let Some(best) = live.best(&worth) else {
+                let worth_of = |row: ElementId, _| {
+                    let polled_at = copies.polled_at[row.index()];
+                    let elapsed = Span::days((now.as_days() - polled_at).max(0.0)).ok()?;
+                    Some(values[row.index()].after(elapsed))
+                };
+                let bid = source.request(&worth_of, now);
+                let Some(SearchRequest::Page(page)) = bid.map(|bid| bid.request) else {
                     continue;
                 };
-                let returned = queries.rows(best.query);
-                let page = Page {
-                    number: best.page,
-                    returned,
-                    total: None,
-                    at_least: 0.0,
+                let rows = queries.rows(page.query);
+                source.begun(&SearchRequest::Page(page), now);
+                source.left(now);
+                copies.ask(page.query, rows, now);
+                source.answered(now);
+                let returned: Vec<ElementId> = rows.iter().map(|&row| ElementId(row)).collect();
+                let read = PageRead {
+                    n_results: returned.len() as u64,
+                    told_total: Some(queries.n_server(page.query)),
+                    returned: &returned,
                 };
-                live.read(best.query, &page);
-                copies.ask(best.query, returned, now);
+                source.page_read(&page, &read);
+                for row in returned {
+                    source.polled(row, None, now);
+                }
             }
+        }
+        Asker::Shipping(shipping) => {
+            shipping::run(world, queries, shipping, per_day, &mut copies);
         }
     }
     copies.finish()
@@ -212,11 +250,15 @@ struct Copies<'a> {
     polled_at: Vec<f64>,
     /// The first change of each row that its copy has not got.
     next: Vec<usize>,
+    /// Since when each is held; infinite if it is not.
+    held_at: Vec<f64>,
     /// Weighted staleness, summed over time.
     sum: f64,
     moments: Vec<f64>,
     at: Vec<(f64, f64)>,
     n_asked: Vec<u64>,
+    n_by_id: u64,
+    n_refused: u64,
 }
 
 impl<'a> Copies<'a> {
@@ -227,12 +269,20 @@ impl<'a> Copies<'a> {
             world,
             polled_at: vec![0.0; world.n_rows()],
             next: vec![0; world.n_rows()],
+            held_at: vec![0.0; world.n_rows()],
             sum: 0.0,
             // The next is the last.
             moments: moments.map(moment).collect(),
             at: Vec::new(),
             n_asked: vec![0; n_queries],
+            n_by_id: 0,
+            n_refused: 0,
         }
+    }
+
+    /// None is held.
+    fn forget(&mut self) {
+        self.held_at.fill(f64::INFINITY);
     }
 
     /// Goes on to a time, if it is within the span.
@@ -252,16 +302,23 @@ impl<'a> Copies<'a> {
         }
     }
 
-    /// A row's copy is in sync again.
-    fn poll(&mut self, row: usize, now: f64) {
+    /// A row's copy is in sync again. Says whether it was not.
+    fn poll(&mut self, row: usize, now: f64) -> bool {
         let weight = self.world.weights[row].as_f64();
         let changes = &self.world.changes[row];
+        let is_held = self.held_at[row] <= now;
+        let mut was_stale = false;
         while let Some(change) = changes.get(self.next[row]).filter(|at| **at <= now) {
-            // The integral of the time since the change.
-            self.sum += weight * (now - change).powi(2) / 2.0;
+            if is_held {
+                // The integral of the time since the change.
+                self.sum += weight * (now - change).powi(2) / 2.0;
+                was_stale = true;
+            }
             self.next[row] += 1;
         }
+        self.held_at[row] = self.held_at[row].min(now);
         self.polled_at[row] = now;
+        was_stale
     }
 
     /// How stale all copies are.
@@ -271,20 +328,32 @@ impl<'a> Copies<'a> {
             let missed = changes.take_while(|at| **at <= now);
             missed.map(|at| now - at).sum()
         };
-        let n = self.world.n_rows();
-        let weighted = (0..n).map(|row| self.world.weights[row].as_f64() * missed(row));
-        weighted.sum::<f64>() / n as f64
+        let is_held = |row: &usize| self.held_at[*row] <= now;
+        let held: Vec<usize> = (0..self.world.n_rows()).filter(is_held).collect();
+        let weighted = held
+            .iter()
+            .map(|&row| self.world.weights[row].as_f64() * missed(row));
+        weighted.sum::<f64>() / held.len().max(1) as f64
     }
 
     fn finish(mut self) -> Stale {
         let end = self.world.span;
-        for row in 0..self.world.n_rows() {
+        let held_at = self.held_at.clone();
+        let held: Vec<usize> = (0..held_at.len())
+            .filter(|row| held_at[*row] <= end)
+            .collect();
+        let mut unheld = 0.0;
+        for &row in &held {
             self.poll(row, end);
+            unheld += held_at[row];
         }
         Stale {
-            mean: self.sum / (self.world.n_rows() as f64 * end),
+            mean: self.sum / (held.len() as f64 * end - unheld),
             at: self.at,
             n_asked: self.n_asked,
+            n_by_id: self.n_by_id,
+            n_refused: self.n_refused,
+            held_at,
         }
     }
 }
