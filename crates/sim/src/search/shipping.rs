@@ -5,11 +5,12 @@ use std::collections::{BTreeSet, VecDeque};
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
+use springtide_policy::agenda::Pace;
 use springtide_policy::agenda::rows::{
     PageRead, PageRequest, RowChange, SearchRequest, SearchSource, Settings, Standing,
 };
 use springtide_policy::query::{Live, Queries, Retrieval};
-use springtide_policy::schedule::{self, Pace, Pacing, Scheduler, Terms};
+use springtide_policy::schedule::{self, Scheduler, Terms};
 use springtide_policy::{
     Budget, Element, ElementId, Elements, Groups, Objective, Outcome, Present, Span, Time,
 };
@@ -156,10 +157,7 @@ impl Learning {
             group: Some(groups.add(None)),
             ..Element::default()
         };
-        let terms = Terms {
-            pacing: Pacing::Driver,
-            ..Terms::new(Budget::per_day(per_day).expect("some requests a day"))
-        };
+        let terms = Terms::new(Budget::per_day(per_day).expect("some requests a day"));
         let scheduler = Scheduler::new(
             schedule::Choice::Learned,
             terms,
