@@ -152,6 +152,27 @@ pub fn group_of(url: &Url, rules: &[GroupRule]) -> GroupPath {
     }
 }
 
+/// The least time between two requests to an outermost group, and how many may be under
+/// way, by the group's key: what [`group_of`] says of its members, as far as the key tells.
+pub fn limits_of(key: &str, rules: &[GroupRule]) -> (Span, u32) {
+    let named = rules.iter().find(|rule| match &rule.key {
+        GroupKey::Name(name) => name == key,
+        GroupKey::Domain => rule.pattern.ends_with(key),
+        GroupKey::Host => false,
+    });
+    if let Some(rule) = named {
+        return (rule.gap, rule.concurrency);
+    }
+    let host = if key.contains(':') && !key.starts_with('[') {
+        format!("http://[{key}]/")
+    } else {
+        format!("http://{key}/")
+    };
+    let url = Url::parse(&host).or_else(|_| Url::parse("http://invalid.invalid/"));
+    let path = group_of(&url.expect("an address"), rules);
+    (path.gap, path.concurrency)
+}
+
 /// The part of a host that was registered, by the public suffix list; the host
 /// itself if it is an address or has no such part.
 fn registered_domain<'a>(url: &Url, host: &'a str) -> &'a str {

@@ -21,7 +21,7 @@ mod wire;
 pub use decode::{DecodeError, Decoder};
 pub use failure::FetchFailure;
 pub use http::{Answer, Ask, Client, Error, MAX_RETRY_AFTER, Overflow, http_date, retry_after};
-pub use locator::{GroupPath, MAX_URL, group_of, locator, origin, resolve};
+pub use locator::{GroupPath, MAX_URL, group_of, limits_of, locator, origin, resolve};
 pub use robots::RobotsRules;
 pub use springtide_store::FailureKind;
 pub use wire::{Dial, Wire};

@@ -334,11 +334,16 @@ impl Engine {
     /// The outermost and the innermost group of an address.
     pub(super) fn place(&mut self, url: &Url) -> Result<(GroupId, GroupId), Error> {
         let GroupPath {
-            key, directories, ..
+            key,
+            directories,
+            gap,
+            concurrency,
+            ..
         } = group_of(url, &self.settings.groups);
         let scheduler = self.agenda.scheduler_mut();
         let place = self.ledger.place(&key, &directories, scheduler)?;
         self.shared_hosts.insert(place.0);
+        self.agenda.gate_mut().set_limit(place.0, gap, concurrency);
         Ok(place)
     }
 }

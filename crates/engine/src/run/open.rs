@@ -19,7 +19,7 @@ use super::conclude::member;
 use super::{Engine, Progress, SourceState, Until, What};
 use crate::detect::Lens;
 use crate::event::Event;
-use crate::fetch::Client;
+use crate::fetch::{Client, limits_of};
 use crate::ledger::Ledger;
 use crate::newcomers::Newcomers;
 use crate::permits::{self, Permits};
@@ -71,6 +71,13 @@ impl Engine {
             What::DueNow => Scope::DueBy(at),
             What::These(_) => Scope::Asked,
         });
+        // Limits hold from the first request on, whoever it is for.
+        for group in ledger.store().groups()? {
+            if group.parent.is_none() {
+                let (gap, concurrency) = limits_of(&group.name, &settings.groups);
+                agenda.gate_mut().set_limit(group.id, gap, concurrency);
+            }
+        }
         let mut permits = Permits::default();
         for host in ledger.store().hosts()? {
             permits::recall(agenda.gate_mut(), &mut permits, &host, now);

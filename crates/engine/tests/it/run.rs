@@ -271,7 +271,8 @@ fn a_site_whose_robots_cannot_be_had_is_left_alone() {
     run(folder.path(), settings.clone(), seconds(1.0));
     assert!(origin.requests().iter().all(|r| r.path == "/robots.txt"));
     let kept = &elements(folder.path())[0];
-    assert_eq!(kept.state, State::Blocked);
+    // Nobody has asked us to keep away: its host could not be asked.
+    assert_eq!(kept.state, State::Failing);
     assert_eq!(kept.failure.as_ref().unwrap().kind, FailureKind::Robots);
 }
 
