@@ -1,7 +1,7 @@
 //! What a scheduler remembers, as bytes: kept with every poll, handed back when it
 //! starts again, and read by those who only want to know.
 
-use super::learned::{HALF_LIFE, PRIOR_CHANGES};
+use super::learned::HALF_LIFE;
 use crate::numeric::fading;
 use crate::{Element, ElementId, Gamma, Span, Time};
 
@@ -153,13 +153,12 @@ impl Recollection {
         now: Time,
     ) -> Option<Self> {
         let remembered = Remembered::from_bytes(element)?;
-        let rate = group
-            .and_then(super::learned::NodeMemory::from_bytes)
-            .map_or(1.0, |node| node.rate);
+        let node = group.and_then(super::learned::NodeMemory::from_bytes);
+        let (shape, rate) = node.map_or((1.0, 1.0), |node| (node.shape, node.rate));
         let kept = fading(now.since(polled_at).0 * (std::f64::consts::LN_2 / HALF_LIFE));
         let belief = Gamma {
-            shape: PRIOR_CHANGES + f64::from(remembered.changes) * kept,
-            per: PRIOR_CHANGES / rate + f64::from(remembered.days) * kept,
+            shape: shape + f64::from(remembered.changes) * kept,
+            per: shape / rate + f64::from(remembered.days) * kept,
         };
         let reason = if remembered.wait == f32::INFINITY && remembered.due_in == f32::INFINITY {
             Reason::Watched

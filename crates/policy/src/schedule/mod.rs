@@ -239,6 +239,24 @@ impl Scheduler {
         }
     }
 
+    /// From now on the budget is another, by however much; nothing at all is a pause.
+    /// What is known of elements stays.
+    pub fn set_budget(&mut self, budget: &Budget, now: Time) {
+        match &mut self.mode {
+            Mode::Planned(planned) => {
+                planned.set_budget(budget, &self.groups, plan_time(self.window, now));
+            }
+            Mode::Paced(paced) => paced.set_budget(budget),
+            Mode::Sampled(sampled) => {
+                sampled.per_cycle = (budget.as_per_day() * sampled.cycle).round();
+            }
+        }
+        if let Some(shadow) = &mut self.shadow {
+            shadow.terms.budget = budget.clone();
+            shadow.learned.set_budget(budget.as_per_day());
+        }
+    }
+
     /// An element is gone.
     pub fn remove(&mut self, id: ElementId, now: Time) {
         if let Some(group) = self.outermost(id) {
@@ -461,7 +479,6 @@ impl Scheduler {
     pub fn remember_all(&self) -> Vec<u8> {
         let mut bytes = self.learned().map_or_else(Vec::new, Learned::remember_all);
         if let Mode::Sampled(sampled) = &self.mode {
-            bytes.truncate(Learned::REMEMBERED);
             bytes.extend(numbers_to_bytes(&[
                 sampled.started_at.0,
                 sampled.n_batches as f64,
@@ -473,7 +490,7 @@ impl Scheduler {
     /// Takes in what was remembered of all together, before anything else is taken
     /// in, by a scheduler without elements.
     pub fn recall_all(&mut self, bytes: &[u8]) {
-        let (all, batches) = bytes.split_at(bytes.len().min(Learned::REMEMBERED));
+        let (all, batches) = bytes.split_at(Learned::remembered_of_all(bytes));
         if let Some(learned) = self.learned_mut() {
             learned.recall_all(all);
         }

@@ -5,7 +5,7 @@ use super::learned::Learned;
 use super::memory::Recalled;
 use super::{Terms, phases};
 use crate::in_use::{InUse, Memory};
-use crate::{Element, ElementId, Elements, GroupId, Groups, Outcome, Present, Span, Time};
+use crate::{Budget, Element, ElementId, Elements, GroupId, Groups, Outcome, Present, Span, Time};
 
 /// Gives out what is due earliest whenever it is asked, whether it is due yet or not: a
 /// budget is there to be spent, and whoever keeps it asks.
@@ -119,6 +119,14 @@ impl Paced {
         match &mut self.queue {
             Queue::InUse(habits) => habits.observe(id, outcome, now),
             Queue::Learned(learned) => learned.observe(id, &self.elements, outcome, now),
+        }
+    }
+
+    /// From now on the budget is another.
+    pub(super) fn set_budget(&mut self, budget: &Budget) {
+        match &mut self.queue {
+            Queue::InUse(habits) => habits.set_budget(&self.elements, &self.is_here, budget),
+            Queue::Learned(learned) => learned.set_budget(budget.as_per_day()),
         }
     }
 
@@ -243,6 +251,15 @@ impl Habits {
             habits.queue.put(id.0, now.0 + phase * round);
         }
         habits
+    }
+
+    /// A round takes as long as the elements that are there cost.
+    fn set_budget(&mut self, elements: &Elements, is_here: &[bool], budget: &Budget) {
+        let ids = (0..).zip(is_here).filter(|(_, is_here)| **is_here);
+        let total: f64 = ids.map(|(id, _)| elements.get(ElementId(id)).cost.0).sum();
+        if budget.as_per_day() > 0.0 {
+            self.fixed = Span(total / budget.as_per_day());
+        }
     }
 
     fn add(&mut self, id: ElementId, now: Time) {

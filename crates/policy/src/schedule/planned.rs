@@ -198,6 +198,13 @@ impl Planned {
         self.elements.get(id)
     }
 
+    /// From now on the budget is another.
+    pub(super) fn set_budget(&mut self, budget: &Budget, groups: &Groups, now: Time) {
+        self.is_settled = false;
+        self.budget = budget.clone();
+        self.plan_again(groups, now);
+    }
+
     pub(super) fn wake_at(&mut self) -> Time {
         match self.queue.first() {
             Some((shown, _)) => self.clock.when(shown),

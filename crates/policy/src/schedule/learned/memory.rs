@@ -1,7 +1,8 @@
 //! What is remembered of elements and groups, and how it is taken in again.
 
-use super::super::memory::{Recalled, Remembered, numbers_from_bytes, numbers_to_bytes};
+use super::super::memory::{Recalled, Remembered, numbers_from_slice, numbers_to_bytes};
 use super::clock::Clock;
+use super::likeness::Likeness;
 use super::tree::{Node, NodeId, ROOT};
 use super::{Learned, Member, NO_NODE};
 use crate::hint::Hearsay;
@@ -33,8 +34,14 @@ impl Learned {
         })
     }
 
-    /// The length of what is [remembered of all](Self::remember_all).
-    pub(in super::super) const REMEMBERED: usize = 1 + 8 * (NodeMemory::N + 1);
+    /// How many of these bytes are what is [remembered of all](Self::remember_all);
+    /// what comes after is of someone else.
+    pub(in super::super) fn remembered_of_all(bytes: &[u8]) -> usize {
+        let lengths = [AllMemory::LEN, AllMemory::LEN_FIRST];
+        let fits = |length: &usize| AllMemory::from_bytes(&bytes[..*length]).is_some();
+        let held = lengths.into_iter().filter(|&length| length <= bytes.len());
+        held.clone().find(fits).unwrap_or(0)
+    }
 
     /// What is remembered of a group, if it has a node.
     pub(in super::super) fn remember_group(&self, group: GroupId) -> Option<Vec<u8>> {
@@ -49,22 +56,23 @@ impl Learned {
 
     /// What is remembered of all elements together.
     pub(in super::super) fn remember_all(&self) -> Vec<u8> {
-        let root = NodeMemory::of(
-            &self.tree.nodes[ROOT as usize],
-            self.hearsay.first().copied(),
-        );
-        let mut numbers = vec![self.price];
-        numbers.extend(root.numbers());
-        numbers_to_bytes(&numbers)
+        let all = AllMemory {
+            price: self.price,
+            root: NodeMemory::of(
+                &self.tree.nodes[ROOT as usize],
+                self.hearsay.first().copied(),
+            ),
+            interval: Some(self.mean_interval),
+        };
+        all.to_bytes()
     }
 
     /// Takes in what was remembered of all elements together, before any of them.
     pub(in super::super) fn recall_all(&mut self, bytes: &[u8]) {
-        if let Some([price, root @ ..]) = numbers_from_bytes::<{ NodeMemory::N + 1 }>(bytes) {
-            self.price = price.max(0.0);
-            // It has been set by those who were there before.
-            self.n_priced = u64::from(u32::MAX);
-            NodeMemory::from_numbers(root).set(&mut self.tree.nodes[ROOT as usize]);
+        if let Some(all) = AllMemory::from_bytes(bytes) {
+            self.price = all.price.max(0.0);
+            self.pricing.settle(all.interval);
+            all.root.set(&mut self.tree.nodes[ROOT as usize]);
         }
     }
 
@@ -184,10 +192,14 @@ pub(in super::super) struct NodeMemory {
     days: f64,
     pub(in super::super) rate: f64,
     hearsay: [f64; Hearsay::N],
+    likeness: Likeness,
+    pub(in super::super) shape: f64,
 }
 
 impl NodeMemory {
-    const N: usize = Clock::N + 3 + Hearsay::N;
+    /// What was remembered at first, and what came after.
+    const N_FIRST: usize = Clock::N + 3 + Hearsay::N;
+    const N: usize = Self::N_FIRST + Likeness::N + 1;
 
     fn of(node: &Node, hearsay: Option<Hearsay>) -> Self {
         Self {
@@ -196,12 +208,15 @@ impl NodeMemory {
             days: node.days,
             rate: node.rate,
             hearsay: hearsay.unwrap_or(Hearsay::NONE).numbers(),
+            likeness: node.likeness,
+            shape: node.shape,
         }
     }
 
     fn set(&self, node: &mut Node) {
         node.clock = Clock::from_numbers(self.clock);
         (node.changes, node.days, node.rate) = (self.changes, self.days, self.rate);
+        (node.likeness, node.shape) = (self.likeness, self.shape);
     }
 
     fn hearsay(&self) -> Option<Hearsay> {
@@ -213,21 +228,35 @@ impl NodeMemory {
         let mut numbers = [0.0; Self::N];
         numbers[..Clock::N].copy_from_slice(&self.clock);
         numbers[Clock::N..Clock::N + 3].copy_from_slice(&[self.changes, self.days, self.rate]);
-        numbers[Clock::N + 3..].copy_from_slice(&self.hearsay);
+        numbers[Clock::N + 3..Self::N_FIRST].copy_from_slice(&self.hearsay);
+        let [log_shape, information] = self.likeness.numbers();
+        numbers[Self::N_FIRST..].copy_from_slice(&[log_shape, information, self.shape]);
         numbers
     }
 
-    fn from_numbers(numbers: [f64; Self::N]) -> Self {
+    /// `None` if it is not as many numbers as are remembered, or were once.
+    fn from_numbers(numbers: &[f64]) -> Option<Self> {
+        let (first, later) = numbers.split_at_checked(Self::N_FIRST)?;
+        let (likeness, shape) = match *later {
+            [] => (Likeness::default(), Likeness::default().shape()),
+            [log_shape, information, shape] => (
+                Likeness::from_numbers([log_shape, information]),
+                shape.max(f64::MIN_POSITIVE),
+            ),
+            _ => return None,
+        };
         let mut memory = Self {
             clock: [0.0; Clock::N],
-            changes: numbers[Clock::N].max(0.0),
-            days: numbers[Clock::N + 1].max(0.0),
-            rate: numbers[Clock::N + 2].max(f64::MIN_POSITIVE),
+            changes: first[Clock::N].max(0.0),
+            days: first[Clock::N + 1].max(0.0),
+            rate: first[Clock::N + 2].max(f64::MIN_POSITIVE),
             hearsay: [0.0; Hearsay::N],
+            likeness,
+            shape,
         };
-        memory.clock.copy_from_slice(&numbers[..Clock::N]);
-        memory.hearsay.copy_from_slice(&numbers[Clock::N + 3..]);
-        memory
+        memory.clock.copy_from_slice(&first[..Clock::N]);
+        memory.hearsay.copy_from_slice(&first[Clock::N + 3..]);
+        Some(memory)
     }
 
     fn to_bytes(self) -> Vec<u8> {
@@ -235,13 +264,99 @@ impl NodeMemory {
     }
 
     pub(in super::super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        numbers_from_bytes(bytes).map(Self::from_numbers)
+        Self::from_numbers(&numbers_from_slice(bytes)?)
     }
 }
 
 /// The price, in what is remembered of all elements together.
 pub(in super::super) fn price_in(all: &[u8]) -> Option<f64> {
-    let all = all.get(..Learned::REMEMBERED)?;
-    let [price, ..] = numbers_from_bytes::<{ NodeMemory::N + 1 }>(all)?;
-    Some(price)
+    AllMemory::from_bytes(all).map(|all| all.price)
+}
+
+/// What is remembered of all elements together, by a scheduler that learns.
+struct AllMemory {
+    price: f64,
+    root: NodeMemory,
+    /// The mean interval that the price is for, if that was remembered.
+    interval: Option<f64>,
+}
+
+impl AllMemory {
+    /// As bytes, today and at first.
+    const LEN: usize = 1 + 8 * (NodeMemory::N + 2);
+    const LEN_FIRST: usize = 1 + 8 * (NodeMemory::N_FIRST + 1);
+
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut numbers = vec![self.price];
+        numbers.extend(self.root.numbers());
+        numbers.extend(self.interval);
+        numbers_to_bytes(&numbers)
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let numbers = numbers_from_slice(bytes)?;
+        let (&price, rest) = numbers.split_first()?;
+        let (root, interval) = match rest.len() {
+            NodeMemory::N_FIRST => (rest, None),
+            _ => rest.split_last().map(|(&last, rest)| (rest, Some(last)))?,
+        };
+        Some(Self {
+            price,
+            root: NodeMemory::from_numbers(root)?,
+            interval,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::memory::numbers_from_bytes;
+    use super::*;
+
+    fn node() -> NodeMemory {
+        let mut node = Node::new(ROOT, 0, 0, Clock::new(3.0));
+        (node.changes, node.days, node.rate) = (4.0, 20.0, 0.2);
+        node.likeness = Likeness::from_numbers([1.0, 9.0]);
+        node.shape = node.likeness.shape();
+        NodeMemory::of(&node, None)
+    }
+
+    #[test]
+    fn a_group_is_read_back_and_so_is_one_of_before_shapes_were_fitted() {
+        let memory = node();
+        assert_eq!(NodeMemory::from_bytes(&memory.to_bytes()), Some(memory));
+        let older = &memory.to_bytes()[..1 + 8 * NodeMemory::N_FIRST];
+        let older = NodeMemory::from_bytes(older).unwrap();
+        assert_eq!((older.changes, older.rate), (4.0, 0.2));
+        assert_eq!(older.likeness, Likeness::default());
+        let torn = &memory.to_bytes()[..1 + 8 * (NodeMemory::N_FIRST + 1)];
+        assert_eq!(NodeMemory::from_bytes(torn), None);
+    }
+
+    #[test]
+    fn what_is_remembered_of_all_is_told_from_what_comes_after_it() {
+        let all = AllMemory {
+            price: 0.5,
+            root: node(),
+            interval: Some(7.0),
+        };
+        let bytes = all.to_bytes();
+        let mut older = numbers_to_bytes(&[0.5]);
+        older.extend(&node().to_bytes()[1..1 + 8 * NodeMemory::N_FIRST]);
+        for all in [bytes, older] {
+            assert_eq!(price_in(&all), Some(0.5));
+            let mut both = all.clone();
+            both.extend(numbers_to_bytes(&[1.0, 2.0]));
+            for whole in [&all, &both] {
+                let (first, after) = whole.split_at(Learned::remembered_of_all(whole));
+                assert_eq!(first, all.as_slice());
+                let batches = numbers_from_bytes::<2>(after);
+                assert_eq!(batches.is_some(), whole.len() > all.len());
+            }
+        }
+        assert_eq!(
+            Learned::remembered_of_all(&numbers_to_bytes(&[1.0, 2.0])),
+            0
+        );
+    }
 }

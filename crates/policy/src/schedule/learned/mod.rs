@@ -13,12 +13,16 @@
 //!
 //! Groups keep clocks of their own, and members' times are on them: see [`Clock`](clock::Clock).
 
+mod choose;
 mod clock;
+mod likeness;
 mod memory;
 mod nodes;
+mod price;
 mod tree;
 
 pub(super) use memory::{NodeMemory, price_in};
+use price::Pricing;
 use tree::{Node, NodeId, Path, ROOT, Tree};
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -35,10 +39,11 @@ use crate::{
 /// How many changes a group must have shown for its own rate to count as much as
 /// that of the group around it.
 const RATE_CHANGES: f64 = 3.0;
-/// The changes that the usual rate of a group counts for in one of its elements: the
-/// shape of the belief that an element begins with. Below one, since most elements
-/// change less than the mean.
-pub(super) const PRIOR_CHANGES: f64 = 0.6;
+/// The changes that a guess counts for as long as nothing is known of any element:
+/// once in a mean interval.
+const VAGUE_CHANGES: f64 = 0.5;
+/// How alike elements are is fitted for all of them, and for the outermost groups.
+const SITE: usize = 1;
 /// A change seen after a long interval may have been many; it counts as no more
 /// than this for what is usual in the group.
 const MOST_CHANGES: f64 = 5.0;
@@ -86,8 +91,7 @@ pub(super) struct Learned {
     total_cost: f64,
     /// What all will cost once those are in who are about to join.
     expected_cost: f64,
-    /// Polls that the price has been set by.
-    n_priced: u64,
+    pricing: Pricing,
     /// Days between two polls of an element if all were polled alike.
     mean_interval: f64,
     blend: Blend,
@@ -131,6 +135,8 @@ struct Member {
     is_look: bool,
     /// Due early, to learn.
     is_sample: bool,
+    /// Due in its turn of the first round.
+    is_first: bool,
     /// Due when it was told to be, and not before.
     is_put: bool,
     /// Never due: someone else sees to its polls.
@@ -148,6 +154,7 @@ impl Member {
         is_here: false,
         is_look: false,
         is_sample: false,
+        is_first: false,
         is_put: false,
         is_watched: false,
     };
@@ -156,8 +163,8 @@ impl Member {
 impl Member {
     fn standing(&self, leaf: &Node, now: f64) -> Standing {
         let prior = Gamma {
-            shape: PRIOR_CHANGES,
-            per: PRIOR_CHANGES / leaf.rate,
+            shape: leaf.shape,
+            per: leaf.shape / leaf.rate,
         };
         let kept = fading((now - self.polled_at) * (std::f64::consts::LN_2 / HALF_LIFE));
         Standing {
@@ -220,7 +227,7 @@ impl Learned {
             n_waiting: 0,
             total_cost,
             expected_cost: 0.0,
-            n_priced: 0,
+            pricing: Pricing::new(),
             mean_interval: 0.0,
             blend: Blend::only(terms.objective),
             taken: None,
@@ -249,8 +256,9 @@ impl Learned {
             learned.enter(id, leaf, now);
             let member = &mut learned.members[id.index()];
             member.key = now.0 + phase * mean_interval;
+            member.is_first = true;
             let (key, path) = (member.key, learned.tree.path(leaf));
-            learned.tree.put(&path, id.0, key);
+            learned.put(&path, id.0, key);
         }
         if let Some(deadlines) = &mut learned.deadlines {
             // Not all at the same time, when they could not all be polled.
@@ -353,53 +361,6 @@ impl Learned {
         }
     }
 
-    /// The element to poll next, and when it is due; it may not be due yet.
-    pub(super) fn first(&mut self, elements: &Elements, now: Time) -> Option<(f64, u32)> {
-        self.set_aside();
-        if let Some(deadlines) = &mut self.deadlines {
-            // By the next poll it may be too late; and where the budget does not
-            // reach, everyone is late.
-            let soon = now.0 + deadlines.dearest / self.budget;
-            let is_hopeless = self.mean_interval > deadlines.longest;
-            while let Some(&(_, polled_at, index)) = deadlines.queue.front() {
-                let member = &self.members[index as usize];
-                if member.is_here && !member.key.is_nan() && member.polled_at == polled_at {
-                    break;
-                }
-                deadlines.queue.pop_front();
-            }
-            for &(deadline, polled_at, index) in deadlines.queue.iter().take(MOST_LOOKS) {
-                let member = &self.members[index as usize];
-                if !is_hopeless && deadline > soon {
-                    break;
-                }
-                let waits = member.is_here
-                    && !member.key.is_nan()
-                    && !member.is_put
-                    && member.polled_at == polled_at;
-                if waits && !is_closed(&self.tree, &self.closed, member.leaf) {
-                    return Some((deadline, index));
-                }
-            }
-        }
-        for _ in 0..MOST_LOOKS {
-            let (due, index) = self.first_in_tree()?;
-            if !self.members[index as usize].is_look {
-                return Some((due, index));
-            }
-            let path = self.tree.path(self.members[index as usize].leaf);
-            self.wind(&path, now.0);
-            let standing = self.standing(index, now.0);
-            let worth = worth(elements.get(ElementId(index)));
-            let Worth { value, .. } = self.worth_now(index, &path, &standing);
-            if worth * value >= self.price {
-                return Some((due, index));
-            }
-            self.wait(index, &path, &standing, worth);
-        }
-        self.first_in_tree()
-    }
-
     /// Gives out the element that [`first`](Self::first) named.
     pub(super) fn take(&mut self, index: u32) {
         self.taken = Some(index);
@@ -437,7 +398,7 @@ impl Learned {
         let key = self.shown_at(&path, due.0);
         let member = &mut self.members[id.index()];
         (member.key, member.is_look, member.is_put) = (key, false, true);
-        self.tree.put(&path, id.0, key);
+        self.put(&path, id.0, key);
     }
 
     /// A group has opened or closed: as far as it has a node, nothing in it comes first
@@ -467,14 +428,20 @@ impl Learned {
         })
     }
 
+    /// So much may be spent a day from now on. Nothing at all is a pause, in which
+    /// nothing is worked out anew.
+    pub(super) fn set_budget(&mut self, per_day: f64) {
+        if per_day > 0.0 {
+            self.budget = per_day;
+            self.settle_pace();
+        }
+    }
+
     /// So many elements will be there before long, as far as is known: the budget has
     /// to do for them all.
     pub(super) fn expect(&mut self, n_elements: f64) {
         self.expected_cost = n_elements;
         self.settle_pace();
-        if self.n_priced < self.n_members as u64 {
-            self.price = self.usual_price(1.0);
-        }
     }
 
     pub(super) fn polled_at(&self, id: ElementId) -> Option<f64> {
@@ -514,7 +481,7 @@ impl Learned {
         let worth = worth(elements.get(id));
         let now_worth = self.worth_now(index, &path, &standing);
         if !self.out_of_turn.remove(&index) && !is_watched {
-            self.note_price(worth * now_worth.value);
+            self.note_price(worth * now_worth.value, now.0);
         }
 
         let Standing {
@@ -526,6 +493,7 @@ impl Learned {
         let chance = now_worth.stale;
         let hinted = self.hinted.remove(&index);
         self.heed(hinted, &path, &standing, changed);
+        let has_been_polled = belief.per > prior.per;
         // An element's own change is no news of its group if it was to be expected.
         let mut expected = chance;
         for (depth, &node) in path.iter().enumerate() {
@@ -535,6 +503,9 @@ impl Learned {
                 node.changes += likely.min(MOST_CHANGES);
             }
             node.days += interval;
+            if depth <= SITE && has_been_polled {
+                node.likeness.observe(prior, belief, interval, changed);
+            }
             if depth > 0 {
                 node.clock.observe(changed, expected);
                 expected *= node.clock.speed();
@@ -559,7 +530,7 @@ impl Learned {
         member.changes = (belief.shape - prior.shape).max(0.0) as f32;
         member.days = (belief.per - prior.per).max(0.0) as f32;
         member.polled_at = now.0;
-        member.is_put = false;
+        (member.is_put, member.is_first) = (false, false);
         let leaf = path[path.len() - 1];
         member.polled = self.tree.nodes[leaf as usize].clock.shows;
         if is_watched {
@@ -695,7 +666,7 @@ impl Learned {
             member.key = now + telling;
         }
         let key = member.key;
-        self.tree.put(path, index, key);
+        self.put(path, index, key);
     }
 
     /// Works out the due times of a leaf anew if what they went by has moved, so
@@ -724,7 +695,7 @@ impl Learned {
             if member.key.to_bits() != due.to_bits() {
                 return None;
             }
-            if member.is_sample || member.is_put || member.days == 0.0 && member.changes == 0.0 {
+            if member.is_sample || member.is_put || member.is_first {
                 return Some(due);
             }
             let standing = member.standing(node, now.0);
@@ -768,22 +739,7 @@ impl Learned {
         if self.blend.freshness > 0.0 {
             self.blend.age = AGE_SHARE / self.mean_interval;
         }
-    }
-
-    /// What polls would be worth if all elements were of the mean weight, and
-    /// changed once in a mean interval.
-    fn first_price(&self, present: Present<'_>) -> f64 {
-        let total: f64 = present.iter().map(|(_, element)| worth(element)).sum();
-        self.usual_price(1.0) * total / present.len() as f64
-    }
-
-    /// What a poll of an element is worth that changed once in a mean interval.
-    fn usual_price(&self, worth: f64) -> f64 {
-        let prior = Gamma {
-            shape: PRIOR_CHANGES,
-            per: PRIOR_CHANGES * self.mean_interval,
-        };
-        worth * blended_value(prior, self.blend, self.mean_interval).value
+        self.pricing.mind(self.mean_interval);
     }
 
     /// Lets the clocks of a path run until now, and brings the rates that are
@@ -791,12 +747,18 @@ impl Learned {
     fn wind(&mut self, path: &Path, now: f64) {
         let mut outer = now;
         let mut usual = 1.0 / self.mean_interval;
-        for &node in path.iter() {
+        let mut weight = VAGUE_CHANGES;
+        let mut shape = 0.0;
+        for (depth, &node) in path.iter().enumerate() {
             let node = &mut self.tree.nodes[node as usize];
             node.clock.run_to(outer);
             outer = node.clock.shows;
-            node.rate = (node.changes + RATE_CHANGES) / (node.days + RATE_CHANGES / usual);
-            usual = node.rate;
+            node.rate = (node.changes + weight) / (node.days + weight / usual);
+            (usual, weight) = (node.rate, RATE_CHANGES);
+            if depth <= SITE {
+                shape = node.likeness.shape();
+            }
+            node.shape = shape;
         }
     }
 
@@ -812,7 +774,20 @@ impl Learned {
         let (key, is_look) = self.due(index, path, leaf, standing, worth);
         let member = &mut self.members[index as usize];
         (member.key, member.is_look) = (key, is_look);
+        self.put(path, index, key);
+    }
+
+    /// Puts an element where it is due on its leaf's clock.
+    fn put(&mut self, path: &Path, index: u32, key: f64) {
         self.tree.put(path, index, key);
+        let leaf = path[path.len() - 1];
+        if self.tree.is_cluttered(leaf) {
+            let members = &self.members;
+            self.tree.put_anew(leaf, |_, index, key| {
+                let holds = members[index as usize].key.to_bits() == key.to_bits();
+                holds.then_some(key)
+            });
+        }
     }
 
     /// When an element is due on its leaf's clock, or to be looked at again.
@@ -893,16 +868,6 @@ impl Learned {
                 let chance = -(-shape * (standing.interval / per).ln_1p()).exp_m1();
                 hearsay.observe_unhinted(changed, chance);
             }
-        }
-    }
-
-    /// The price is what polls were worth of late: a mean of logarithms over about
-    /// one round.
-    fn note_price(&mut self, value: f64) {
-        if value > 0.0 {
-            self.n_priced += 1;
-            let share = 1.0 / self.n_members.max(2) as f64;
-            self.price *= 1.0 + share * 2.0 * (value - self.price) / (value + self.price);
         }
     }
 }

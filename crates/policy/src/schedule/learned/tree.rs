@@ -2,6 +2,7 @@
 
 use super::super::due::Key;
 use super::clock::Clock;
+use super::likeness::Likeness;
 
 /// The number of a node; the outermost is the root.
 pub(super) type NodeId = u32;
@@ -28,6 +29,10 @@ pub(super) struct Node {
     pub(super) changes: f64,
     pub(super) days: f64,
     pub(super) rate: f64,
+    /// How alike its elements are, and the shape of what is believed of one at first:
+    /// its own or, inside a site, that of the site.
+    pub(super) likeness: Likeness,
+    pub(super) shape: f64,
     /// Polls since its members' due times were last worked out anew, and the rate
     /// and the price that they then went by, as a quotient.
     pub(super) n_polls: u32,
@@ -37,7 +42,30 @@ pub(super) struct Node {
     pub(super) depth: u8,
     /// Nothing in it is due, whatever its entries say.
     is_closed: bool,
+    /// How many entries there were when those were last dropped that no longer held.
+    n_kept: u32,
     heap: Vec<(f64, u32)>,
+}
+
+impl Node {
+    pub(super) fn new(parent: NodeId, position: u32, depth: u8, clock: Clock) -> Self {
+        Self {
+            parent,
+            clock,
+            changes: 0.0,
+            days: 0.0,
+            rate: 1.0,
+            likeness: Likeness::default(),
+            shape: Likeness::default().shape(),
+            n_polls: 0,
+            basis: f64::NAN,
+            position,
+            depth,
+            is_closed: false,
+            n_kept: 0,
+            heap: Vec::new(),
+        }
+    }
 }
 
 /// Entries below each in a heap: as many as share a line of cache, so that going
@@ -61,19 +89,8 @@ impl std::ops::Deref for Path {
 
 impl Tree {
     pub(super) fn new(rate: f64, now: f64) -> Self {
-        let root = Node {
-            parent: ROOT,
-            clock: Clock::new(now),
-            changes: 0.0,
-            days: 0.0,
-            rate,
-            n_polls: 0,
-            basis: f64::NAN,
-            position: 0,
-            depth: 0,
-            is_closed: false,
-            heap: Vec::new(),
-        };
+        let mut root = Node::new(ROOT, 0, 0, Clock::new(now));
+        root.rate = rate;
         Self { nodes: vec![root] }
     }
 
@@ -84,19 +101,11 @@ impl Tree {
             return parent;
         }
         let id = self.nodes.len() as NodeId;
-        let node = Node {
-            parent,
-            clock: Clock::new(around.clock.shows),
-            changes: 0.0,
-            days: 0.0,
-            rate: around.rate,
-            n_polls: 0,
-            basis: f64::NAN,
-            position: around.heap.len() as u32,
-            depth: around.depth + 1,
-            is_closed: false,
-            heap: Vec::new(),
-        };
+        let position = around.heap.len() as u32;
+        let clock = Clock::new(around.clock.shows);
+        let mut node = Node::new(parent, position, around.depth + 1, clock);
+        (node.rate, node.shape) = (around.rate, around.shape);
+        node.likeness = around.likeness.inside();
         self.nodes.push(node);
         self.push(parent, f64::INFINITY, id | NODE);
         id
@@ -111,6 +120,16 @@ impl Tree {
             node = self.nodes[node as usize].parent;
         }
         Path { nodes, len }
+    }
+
+    /// What a node's clock will show at a time, if nothing more is seen.
+    pub(super) fn shows_at(&self, node: NodeId, at: f64) -> f64 {
+        let Node { parent, clock, .. } = &self.nodes[node as usize];
+        let outer = match node {
+            ROOT => at,
+            _ => self.shows_at(*parent, at),
+        };
+        clock.shows_at(outer)
     }
 
     /// The element that is due first, and when; `holds` says which entries still
@@ -194,6 +213,13 @@ impl Tree {
         self.nodes[node as usize].heap.len()
     }
 
+    /// Whether so many entries have come in that those should be dropped that no
+    /// longer hold: by [`put_anew`](Self::put_anew).
+    pub(super) fn is_cluttered(&self, node: NodeId) -> bool {
+        let Node { heap, n_kept, .. } = &self.nodes[node as usize];
+        heap.len() > 64 + *n_kept as usize * 3 / 2
+    }
+
     /// Gives a node's elements new times; `None` for an entry that no longer holds.
     pub(super) fn put_anew(
         &mut self,
@@ -214,6 +240,7 @@ impl Tree {
                 None => false,
             }
         });
+        self.nodes[node as usize].n_kept = heap.len() as u32;
         self.nodes[node as usize].heap = heap;
         // As a heap is made: from the bottom up.
         let n = self.nodes[node as usize].heap.len();
