@@ -11,6 +11,7 @@ mod listing;
 mod origin;
 mod robots;
 mod run;
+mod same;
 mod search;
 mod search_server;
 mod wire;
