@@ -9,11 +9,11 @@ use serde::Serialize;
 use springtide_engine::clock;
 use springtide_engine::origin::{Origin, Site, SiteSettings};
 use springtide_engine::settings::PolicyName;
-use springtide_engine::{Event, Outside, Until};
+use springtide_engine::{Event, Handle, Outside, Told, Until, handle};
 use springtide_policy::Rate;
 use springtide_policy::report::share_interval;
 use springtide_store::{ChangeKind, Moment};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use crate::args::SettingFlags;
 use crate::args::project::Demo;
@@ -289,10 +289,6 @@ fn watch_both(
     args: &Demo,
     talk: Talk,
 ) -> Outcome<()> {
-    let (stop, stopped) = watch::channel(false);
-    signals.on_stop(move || {
-        let _ = stop.send(true);
-    });
     let mut engines = Vec::new();
     let (sender, mut events) = mpsc::unbounded_channel();
     for (number, run) in runs.iter().enumerate() {
@@ -316,23 +312,29 @@ fn watch_both(
     let runtime = live::runtime()?;
     runtime.block_on(async {
         let mut running = tokio::task::JoinSet::new();
+        let mut handles = Vec::new();
         for (number, folder, settings, until, outside) in engines {
-            let (stopped, sender) = (stopped.clone(), sender.clone());
+            let sender = sender.clone();
+            let (handle, controls) = handle();
+            let mut heard = handle.events();
+            handles.push(handle);
             running.spawn(async move {
-                let (own, mut heard) = mpsc::unbounded_channel();
                 let forward = tokio::spawn(async move {
-                    while let Some(event) = heard.recv().await {
-                        // Nobody listens only once everything is over.
-                        let _ = sender.send((number, event));
+                    while let Some(told) = heard.next().await {
+                        if let Told::Event(event) = told {
+                            // Nobody listens only once everything is over.
+                            let _ = sender.send((number, event));
+                        }
                     }
                 });
                 let ended =
-                    springtide_engine::run(&folder, settings, until, stopped, own, outside).await;
+                    springtide_engine::run(&folder, settings, until, controls, outside).await;
                 let _ = forward.await;
                 ended
             });
         }
         drop(sender);
+        signals.on_stop(move || handles.iter().for_each(Handle::stop));
         let begun = Instant::now();
         let mut ticks = tokio::time::interval(TICK);
         let mut next_line = LINE;

@@ -4,9 +4,8 @@ use std::path::Path;
 
 use springtide_engine::fetch::guard::Guard;
 use springtide_engine::settings::{Settings, SourceSettings};
-use springtide_engine::{Ended, Error, Event, Outside, RobotsFound, Until};
+use springtide_engine::{Ended, Error, Outside, RobotsFound, Told, Until, handle};
 use springtide_store::SourceKind;
-use tokio::sync::{mpsc, watch};
 
 use crate::config::address;
 use crate::failure::{Failure, Outcome};
@@ -88,26 +87,25 @@ pub(crate) fn run(
     settings: Settings,
     until: Until,
     signals: &Signals,
-    each: &mut dyn FnMut(Event),
+    each: &mut dyn FnMut(Told),
 ) -> Outcome<Ended> {
-    let (stop, stopped) = watch::channel(false);
-    signals.on_stop(move || {
-        // If nobody listens any more, it has ended by itself.
-        let _ = stop.send(true);
-    });
+    let (handle, controls) = handle();
+    let mut events = handle.events();
+    signals.on_stop(move || handle.stop());
     let outside = outside(&settings)?;
-    let (events, mut happened) = mpsc::unbounded_channel();
-    let ended = runtime()?.block_on(async {
-        let run = springtide_engine::run(folder, settings, until, stopped, events, outside);
-        let told = async {
-            while let Some(event) = happened.recv().await {
-                each(event);
-            }
-        };
-        // The engine drops its end when it ends, and so does the telling.
-        tokio::join!(run, told).0
+    let runtime = runtime()?;
+    let home = folder.to_owned();
+    // The engine goes on while a terminal takes its time.
+    let running = runtime.spawn(async move {
+        springtide_engine::run(&home, settings, until, controls, outside).await
     });
-    ended.map_err(|error| broken(folder, error))
+    while let Some(told) = runtime.block_on(events.next()) {
+        each(told);
+    }
+    match runtime.block_on(running) {
+        Ok(ended) => ended.map_err(|error| broken(folder, error)),
+        Err(error) => Err(Failure::failed("the engine cannot go on").cause(error)),
+    }
 }
 
 /// The world as it is.

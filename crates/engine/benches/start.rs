@@ -17,7 +17,7 @@ use springtide_engine::settings::{
     AllowPrivate, BudgetSettings, FirstPass, HttpSettings, PolicyName, PolicySettings,
     SourceSettings,
 };
-use springtide_engine::{Event, Outside, Settings, Until};
+use springtide_engine::{Event, Outside, Settings, Told, Until};
 use springtide_policy::schedule::{Choice, Scheduler, Shadow, Terms};
 use springtide_policy::{Budget, Elements, Groups, Objective, Outcome, Present, Span, Time};
 use springtide_store::{
@@ -218,25 +218,25 @@ fn start(folder: &Path) -> (Duration, u64) {
         .build()
         .expect("a runtime");
     runtime.block_on(async {
-        let (stop, stopped) = tokio::sync::watch::channel(false);
-        let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
+        let (handle, controls) = springtide_engine::handle();
+        let mut events = handle.events();
         let began = Instant::now();
         let folder = folder.to_owned();
         let running = tokio::spawn(async move {
             let outside = Outside::real(&settings.http).expect("a client");
             let until = Until::default();
-            springtide_engine::run(&folder, settings, until, stopped, sender, outside).await
+            springtide_engine::run(&folder, settings, until, controls, outside).await
         });
         let mut held = 0;
         let mut took = Duration::ZERO;
-        while let Some(event) = events.recv().await {
-            if let Event::Started { .. } = event {
+        while let Some(told) = events.next().await {
+            if let Told::Event(Event::Started { .. }) = told {
                 took = began.elapsed();
                 held = anonymous().saturating_sub(before);
                 break;
             }
         }
-        stop.send(true).expect("a listener");
+        handle.stop();
         running.await.expect("a run").expect("a clean end");
         (took, held)
     })

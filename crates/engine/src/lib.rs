@@ -17,6 +17,7 @@ pub mod detect;
 mod event;
 mod fail_point;
 pub mod fetch;
+mod handle;
 mod inspect;
 mod keep;
 mod ledger;
@@ -33,6 +34,7 @@ pub mod source;
 
 pub use event::{Event, Polled};
 pub use fail_point::FAIL_POINTS;
+pub use handle::{Controls, Events, Handle, NotRunning, Told, handle};
 pub use inspect::{Inspection, RobotsFound, inspect};
 pub use outside::Outside;
 pub use run::{Until, What, run};

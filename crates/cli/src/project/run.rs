@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use springtide_engine::settings::FirstPass;
-use springtide_engine::{Ended, Event, Polled, Until, What, Why};
+use springtide_engine::{Ended, Event, Polled, Told, Until, What, Why};
 use springtide_store::ElementId;
 
 use super::log::kind_name;
@@ -124,7 +124,7 @@ fn keep_fresh(
     talk: Talk,
 ) -> Outcome<Ended> {
     config.check_secrets()?;
-    let mut told = Told {
+    let mut lines = Lines {
         talk,
         first_pass: None,
         n_new: 0,
@@ -134,20 +134,23 @@ fn keep_fresh(
         config.settings,
         until,
         signals,
-        &mut |event| {
-            told.tell(event);
+        &mut |heard| match heard {
+            Told::Event(event) => lines.tell(event),
+            Told::Missed(n) => lines
+                .talk
+                .say(format!("… {} not shown", plural(n, "event"))),
         },
     )
 }
 
 /// Tells what happens, to a person.
-struct Told {
+struct Lines {
     talk: Talk,
     first_pass: Option<Progress>,
     n_new: u64,
 }
 
-impl Told {
+impl Lines {
     fn tell(&mut self, event: Event) {
         match event {
             Event::Started {

@@ -22,7 +22,7 @@ use rand_pcg::Pcg64;
 use springtide_policy::GroupId;
 use springtide_policy::agenda::{Agenda, Ticket};
 use springtide_store::{ElementId, Fact, Moment, Robots, SourceId};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use url::Url;
@@ -32,6 +32,7 @@ use crate::clock::Clock;
 use crate::detect::Lens;
 use crate::event::Event;
 use crate::fail_point::fail_point;
+use crate::handle::{Command, Controls};
 use crate::ledger::Ledger;
 use crate::newcomers::Newcomers;
 use crate::permits::{self, Permit, Permits};
@@ -79,12 +80,16 @@ pub async fn run(
     folder: &Path,
     settings: Settings,
     until: Until,
-    mut stop: watch::Receiver<bool>,
-    events: mpsc::UnboundedSender<Event>,
+    controls: Controls,
     outside: Outside,
 ) -> Result<Ended, Error> {
+    let Controls {
+        mut stop,
+        mut commands,
+        events,
+    } = controls;
     let mut engine = Engine::open(folder, settings, until, events, outside)?;
-    let ended = engine.turn_until_over(&mut stop).await;
+    let ended = engine.turn_until_over(&mut stop, &mut commands).await;
     let closed = engine.close().await;
     let ended = ended?;
     closed?;
@@ -124,7 +129,7 @@ struct Engine {
     /// Groups of which the scheduler remembers something new.
     changed_groups: BTreeSet<GroupId>,
 
-    events: mpsc::UnboundedSender<Event>,
+    events: broadcast::Sender<Event>,
     told: Vec<Event>,
 }
 
@@ -174,8 +179,12 @@ struct SourceState {
 }
 
 impl Engine {
-    async fn turn_until_over(&mut self, stop: &mut watch::Receiver<bool>) -> Result<Ended, Error> {
-        let mut may_be_stopped = true;
+    async fn turn_until_over(
+        &mut self,
+        stop: &mut watch::Receiver<bool>,
+        commands: &mut mpsc::Receiver<Command>,
+    ) -> Result<Ended, Error> {
+        let (mut may_be_stopped, mut may_be_told) = (true, true);
         loop {
             let now = self.clock.now();
             if *stop.borrow() {
@@ -210,6 +219,10 @@ impl Engine {
                 biased;
                 // If nobody is left who could say so, it goes on.
                 changed = stop.changed(), if may_be_stopped => may_be_stopped = changed.is_ok(),
+                command = commands.recv(), if may_be_told => match command {
+                    Some(command) => self.obey(command)?,
+                    None => may_be_told = false,
+                },
                 message = self.messages.recv() => {
                     if let Some(message) = message {
                         self.hear(message, self.clock.now())?;
@@ -295,6 +308,13 @@ impl Engine {
             n_changes: self.progress.n_changes,
             n_failed: self.progress.n_failed,
             failed_sources: failed.map(|source| source.name.clone()).collect(),
+        }
+    }
+
+    /// What someone who holds the engine wants.
+    fn obey(&mut self, command: Command) -> Result<(), Error> {
+        match command {
+            Command::Poll(ids) => self.ask_for(ids),
         }
     }
 

@@ -11,7 +11,7 @@ use springtide_policy::estimate::DateTrust;
 use springtide_policy::schedule::Scheduler;
 use springtide_policy::{Elements, GroupId, Groups, Present, Span, Time};
 use springtide_store::{Bodies, Brief, ElementId, Role, SourceId, Sqlite, State, Store};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, broadcast, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -35,7 +35,7 @@ impl Engine {
         folder: &Path,
         settings: Settings,
         until: Until,
-        events: mpsc::UnboundedSender<Event>,
+        events: broadcast::Sender<Event>,
         outside: Outside,
     ) -> Result<Self, Error> {
         let begun = Instant::now();
@@ -125,7 +125,9 @@ impl Engine {
         engine.open_searches(at)?;
         engine.progress.is_first_pass_over = engine.n_new() == 0;
         engine.expect();
-        engine.ask_for_these()?;
+        if let What::These(ids) = &engine.until.what {
+            engine.ask_for(ids.clone())?;
+        }
         let (n_new, seconds) = (engine.n_new(), begun.elapsed().as_secs_f64());
         engine.told.push(Event::Started {
             n_elements,
@@ -223,13 +225,12 @@ impl Engine {
         Ok(n_elements)
     }
 
-    fn ask_for_these(&mut self) -> Result<(), Error> {
-        if let What::These(ids) = self.until.what.clone() {
-            for id in ids {
-                let kept = self.ledger.kept(id)?;
-                let group = kept.map(|kept| kept.element.host);
-                self.agenda.ask_for(id, group);
-            }
+    /// Someone wants these to be polled next.
+    pub(super) fn ask_for(&mut self, ids: Vec<ElementId>) -> Result<(), Error> {
+        for id in ids {
+            let kept = self.ledger.kept(id)?;
+            let group = kept.map(|kept| kept.element.host);
+            self.agenda.ask_for(id, group);
         }
         Ok(())
     }

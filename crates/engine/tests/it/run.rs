@@ -8,13 +8,14 @@ use springtide_engine::settings::{
     AllowPrivate, BudgetSettings, FirstPass, GroupKey, GroupRule, HttpSettings, PolicyName,
     PolicySettings, SourceSettings,
 };
-use springtide_engine::{Ended, Event, Outside, Settings, Until, What};
+use springtide_engine::{Ended, Event, Outside, Settings, Until, What, handle};
 use springtide_policy::{Objective, Rate, Span};
 use springtide_store::{
     Bodies, ChangeFilter, ChangeKind, ElementId, FailureKind, Kept, Role, SourceKind, Sqlite,
     State, Store,
 };
-use tokio::sync::{mpsc, watch};
+
+use crate::world::told;
 
 /// Settings for polling loopback as fast as it goes.
 pub(crate) fn settings(sources: &[(&str, SourceKind, String)]) -> Settings {
@@ -79,22 +80,20 @@ pub(crate) fn run_till(
         .enable_all()
         .build()
         .unwrap();
-    let (stop, stopped) = watch::channel(false);
-    let (sender, mut events) = mpsc::unbounded_channel();
-    let ended = std::thread::scope(|scope| {
+    let (handle, controls) = handle();
+    let events = told(&handle);
+    std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Whoever could be told to stop is gone once the run is over.
-            while !stop.is_closed() && !is_done() {
+            while !handle.is_over() && !is_done() {
                 std::thread::sleep(Duration::from_millis(20));
             }
-            stop.send_replace(true);
+            handle.stop();
         });
         let outside = Outside::real(&settings.http).unwrap();
-        let run = springtide_engine::run(folder, settings, until, stopped, sender, outside);
-        runtime.block_on(run).unwrap()
-    });
-    let told = std::iter::from_fn(|| events.try_recv().ok()).collect();
-    (ended, told)
+        let run = springtide_engine::run(folder, settings, until, controls, outside);
+        let (ended, events) = runtime.block_on(async { tokio::join!(run, events) });
+        (ended.unwrap(), events)
+    })
 }
 
 pub(crate) fn elements(folder: &Path) -> Vec<Kept> {

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use springtide_engine::clock::Clock;
 use springtide_engine::origin::Network;
-use springtide_engine::{Ended, Event, Outside, Settings, Until};
+use springtide_engine::{Ended, Event, Handle, Outside, Settings, Told, Until, handle};
 use springtide_store::Moment;
-use tokio::sync::{mpsc, watch};
 
 /// When worlds begin: the 14th of November 2023, at 22:13:20.
 pub(crate) const BEGINNING: Moment = Moment(1_700_000_000_000);
@@ -49,11 +48,25 @@ impl World {
         settings: Settings,
         until: Until,
     ) -> (Ended, Vec<Event>) {
-        let (_stop, stopped) = watch::channel(false);
-        let (sender, mut events) = mpsc::unbounded_channel();
-        let run = springtide_engine::run(folder, settings, until, stopped, sender, self.outside());
-        let ended = run.await.unwrap();
-        let told = std::iter::from_fn(|| events.try_recv().ok()).collect();
-        (ended, told)
+        let (handle, controls) = handle();
+        let events = told(&handle);
+        let run = springtide_engine::run(folder, settings, until, controls, self.outside());
+        let (ended, events) = tokio::join!(run, events);
+        (ended.unwrap(), events)
+    }
+}
+
+/// All that an engine tells from now on until it ends.
+pub(crate) fn told(handle: &Handle) -> impl Future<Output = Vec<Event>> + use<> {
+    let mut events = handle.events();
+    async move {
+        let mut told = Vec::new();
+        while let Some(next) = events.next().await {
+            match next {
+                Told::Event(event) => told.push(event),
+                Told::Missed(n) => panic!("{n} events were missed"),
+            }
+        }
+        told
     }
 }

@@ -1,0 +1,158 @@
+//! What a running engine is told, and what it tells: commands in, events out, both
+//! bounded. A listener that is slow misses events, and is told how many; it never holds
+//! up a poll.
+
+use std::sync::Arc;
+
+use springtide_store::ElementId;
+use tokio::sync::{broadcast, mpsc, watch};
+
+use crate::event::Event;
+
+/// Events that wait for a slow listener; older ones are dropped.
+const MOST_EVENTS: usize = 16_384;
+/// Commands that wait for the engine.
+const MOST_COMMANDS: usize = 64;
+
+/// The two ends of a running engine: the one to hold, and the one to
+/// [run](crate::run()) with.
+///
+/// ```
+/// use springtide_engine::{Told, handle};
+///
+/// let (handle, controls) = handle();
+/// let mut events = handle.events();
+/// drop(controls);
+/// // Nobody runs with it any more, so nothing is told.
+/// let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+/// assert!(matches!(runtime.block_on(events.next()), None::<Told>));
+/// ```
+pub fn handle() -> (Handle, Controls) {
+    let (stop, stopped) = watch::channel(false);
+    let (to_engine, commands) = mpsc::channel(MOST_COMMANDS);
+    let (events, _) = broadcast::channel(MOST_EVENTS);
+    let handle = Handle {
+        stop: Arc::new(stop),
+        commands: to_engine,
+        events: events.downgrade(),
+    };
+    let controls = Controls {
+        stop: stopped,
+        commands,
+        events,
+    };
+    (handle, controls)
+}
+
+/// A hold on a running engine. Clones hold the same one.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    stop: Arc<watch::Sender<bool>>,
+    commands: mpsc::Sender<Command>,
+    events: broadcast::WeakSender<Event>,
+}
+
+/// Something that an engine is told to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Command {
+    /// Poll these next.
+    Poll(Vec<ElementId>),
+}
+
+/// The engine is not running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the engine is not running")]
+pub struct NotRunning;
+
+impl Handle {
+    /// Begins no more polls, and ends when those under way have. If it has ended
+    /// already, nothing happens.
+    pub fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Whether the engine has ended, or never began.
+    pub fn is_over(&self) -> bool {
+        self.stop.is_closed()
+    }
+
+    /// Polls these next, as soon as budget and hosts allow.
+    ///
+    /// # Errors
+    /// If the engine is not running.
+    pub async fn poll(&self, elements: Vec<ElementId>) -> Result<(), NotRunning> {
+        let command = Command::Poll(elements);
+        self.commands.send(command).await.map_err(|_| NotRunning)
+    }
+
+    /// Everything that is told from now on.
+    pub fn events(&self) -> Events {
+        Events(self.events.upgrade().map(|events| events.subscribe()))
+    }
+}
+
+/// What an engine tells, from some moment on.
+#[derive(Debug)]
+pub struct Events(Option<broadcast::Receiver<Event>>);
+
+/// What a listener hears.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Told {
+    /// Something happened.
+    Event(Event),
+    /// So many events were missed by a listener that was too slow.
+    Missed(u64),
+}
+
+impl Events {
+    /// The next, once there is one; nothing once the engine has ended.
+    pub async fn next(&mut self) -> Option<Told> {
+        match self.0.as_mut()?.recv().await {
+            Ok(event) => Some(Told::Event(event)),
+            Err(broadcast::error::RecvError::Lagged(n)) => Some(Told::Missed(n)),
+            Err(broadcast::error::RecvError::Closed) => None,
+        }
+    }
+}
+
+/// The engine's end of a [`Handle`].
+#[derive(Debug)]
+pub struct Controls {
+    pub(crate) stop: watch::Receiver<bool>,
+    pub(crate) commands: mpsc::Receiver<Command>,
+    pub(crate) events: broadcast::Sender<Event>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(n_elements: u64) -> Event {
+        Event::Found {
+            source: "docs".to_owned(),
+            n_elements,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_slow_listener_misses_the_oldest_and_holds_up_nobody() {
+        let (handle, controls) = handle();
+        let (mut slow, mut other) = (handle.events(), handle.events());
+        let n = MOST_EVENTS as u64 + 10;
+        for number in 0..n {
+            // As the engine tells: without waiting for anyone.
+            assert!(controls.events.send(event(number)).is_ok());
+        }
+        assert_eq!(slow.next().await, Some(Told::Missed(10)));
+        assert_eq!(slow.next().await, Some(Told::Event(event(10))));
+        drop(controls);
+        let mut last = None;
+        while let Some(told) = other.next().await {
+            last = Some(told);
+        }
+        assert_eq!(last, Some(Told::Event(event(n - 1))));
+        assert!(handle.is_over());
+        assert_eq!(handle.poll(vec![ElementId(1)]).await, Err(NotRunning));
+        assert_eq!(handle.events().next().await, None);
+    }
+}
