@@ -3,14 +3,97 @@
 use springtide_policy::freshness::expected_age_of_first_change;
 use springtide_policy::{Gamma, Outcome, Rate, Span};
 use springtide_store::{
-    Change, ChangeKind, Copy, Failure, FailureKind, Kept, Moment, Poll, PollOutcome, Role, State,
+    Change, ChangeKind, Copy, Failure, FailureKind, Kept, Moment, Poll, PollOutcome, Purpose, Role,
+    State,
 };
+
+use url::Url;
 
 use crate::clock;
 use crate::detect::size_of_change;
 use crate::fetch::{FetchFailure, http_date};
 use crate::permits::Permit;
-use crate::poll::{Done, Found, Here};
+use crate::poll::{Done, Found};
+use crate::source::{Mention, Own, Sighting};
+
+/// What a request showed of one element: of the one that it was for, or of another.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seen<'a> {
+    /// The element, as it was before.
+    pub(crate) before: &'a Kept,
+    pub(crate) purpose: Purpose,
+    pub(crate) is_counted: bool,
+    pub(crate) begun_at: Moment,
+    pub(crate) at: Moment,
+    pub(crate) status: Option<u16>,
+    pub(crate) sight: Sight<'a>,
+    /// Where it was asked for, if it was asked for by itself.
+    pub(crate) url: Option<&'a Url>,
+    /// Where it has moved for good.
+    pub(crate) moved_to: Option<&'a Url>,
+    /// What it names.
+    pub(crate) mentions: &'a [Mention],
+    /// Why that may not be all.
+    pub(crate) problem: Option<&'a str>,
+}
+
+/// How an element was found.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Sight<'a> {
+    /// It is as it was, says the server.
+    NotModified,
+    Here(&'a Sighting),
+    NotThere,
+    KeptOut(Permit),
+    Failed(&'a FetchFailure),
+}
+
+impl Done {
+    /// What it showed of the element that was polled.
+    pub(crate) fn seen(&self) -> Seen<'_> {
+        let reading = match &self.found {
+            Ok(Found::Read(reading)) => Some(&**reading),
+            _ => None,
+        };
+        Seen {
+            before: &self.job.kept,
+            purpose: self.job.purpose,
+            is_counted: self.job.is_counted,
+            begun_at: self.job.begun_at,
+            at: self.at,
+            status: self.status,
+            sight: match &self.found {
+                Ok(Found::Read(reading)) => match &reading.own {
+                    Own::Here(sighting) => Sight::Here(sighting),
+                    Own::NotThere => Sight::NotThere,
+                    Own::NotModified | Own::Unsaid => Sight::NotModified,
+                },
+                Ok(Found::KeptOut(permit)) => Sight::KeptOut(*permit),
+                Err(failure) => Sight::Failed(failure),
+            },
+            url: Some(&self.job.url),
+            moved_to: self.moved_to.as_ref(),
+            mentions: reading.map_or(&[], |reading| &reading.mentions),
+            problem: reading.and_then(|reading| reading.problem.as_deref()),
+        }
+    }
+}
+
+impl Seen<'_> {
+    /// Whether it is there and has changed.
+    pub(crate) fn has_changed(&self) -> bool {
+        matches!(self.sight, Sight::Here(sighting) if sighting.body.is_some())
+    }
+
+    /// Whether it is there, or is said to be, as it was.
+    pub(crate) fn is_as_before(&self) -> bool {
+        match self.sight {
+            Sight::NotModified => true,
+            Sight::Here(sighting) => sighting.body.is_none(),
+            _ => false,
+        }
+    }
+}
 
 /// What a poll comes to.
 #[derive(Debug)]
@@ -38,22 +121,22 @@ pub(crate) enum Next {
 ///
 /// `belief` is what is believed of the element's rate, and `trusts_dates` whether the
 /// source's Last-Modified has proved true.
-pub(crate) fn conclude(done: &Done, belief: Option<Gamma>, trusts_dates: bool) -> Conclusion {
-    let before = &done.job.kept;
+pub(crate) fn conclude(seen: &Seen<'_>, belief: Option<Gamma>, trusts_dates: bool) -> Conclusion {
+    let before = seen.before;
     let mut kept = before.clone();
-    let at = done.at;
+    let at = seen.at;
     let conclusion = |kept: Kept, outcome, change: Option<Change>, next, age_ms| Conclusion {
         poll: Some(Poll {
             element: kept.element.id,
             source: kept.element.source,
-            begun_at: done.job.begun_at,
+            begun_at: seen.begun_at,
             at,
             since: before.history.synced_at,
             outcome,
-            status: done.status,
+            status: seen.status,
             error: kept.failure.as_ref().map(|failure| failure.kind),
-            purpose: done.job.purpose,
-            is_counted: done.job.is_counted,
+            purpose: seen.purpose,
+            is_counted: seen.is_counted,
             age_ms,
         }),
         // What a listing lists is no content of anyone's.
@@ -63,12 +146,12 @@ pub(crate) fn conclude(done: &Done, belief: Option<Gamma>, trusts_dates: bool) -
     };
     kept.history.n_polls = kept.history.n_polls.saturating_add(1);
     kept.history.polled_at = Some(at);
-    if let (Ok(Found::NotThere) | Err(_), Some(copy)) = (&done.found, &mut kept.copy) {
+    if let (Sight::NotThere | Sight::Failed(_), Some(copy)) = (seen.sight, &mut kept.copy) {
         // If it is not where it moved to, it may be where it was.
         copy.location = None;
     }
-    match &done.found {
-        Ok(Found::KeptOut(permit)) => {
+    match seen.sight {
+        Sight::KeptOut(permit) => {
             // Nothing was asked, so it was no poll.
             kept.history = before.history;
             kept.state = match (before.state, permit) {
@@ -99,18 +182,18 @@ pub(crate) fn conclude(done: &Done, belief: Option<Gamma>, trusts_dates: bool) -
                 },
             }
         }
-        Ok(Found::NotThere) => {
+        Sight::NotThere => {
             kept.n_failures = kept.n_failures.saturating_add(1);
             // Gone at the second poll in a row that does not find it.
             let was_missing = before
                 .failure
                 .as_ref()
                 .is_some_and(|failure| failure.kind == FailureKind::NotFound);
-            let is_gone = done.status == Some(410)
+            let is_gone = seen.status == Some(410)
                 || kept.is_unlisted
                 || was_missing
                 || before.state == State::Gone;
-            let status = done.status.unwrap_or(404);
+            let status = seen.status.unwrap_or(404);
             kept.failure = Some(Failure {
                 kind: match is_gone {
                     true => FailureKind::Gone,
@@ -128,7 +211,7 @@ pub(crate) fn conclude(done: &Done, belief: Option<Gamma>, trusts_dates: bool) -
             let change = was_here.then(|| change(before, &kept, at, ChangeKind::Gone, None));
             conclusion(kept, PollOutcome::Gone, change, Next::Out, None)
         }
-        Err(failure) => {
+        Sight::Failed(failure) => {
             kept.n_failures = kept.n_failures.saturating_add(1);
             if kept.state != State::Gone {
                 kept.state = State::Failing;
@@ -140,14 +223,13 @@ pub(crate) fn conclude(done: &Done, belief: Option<Gamma>, trusts_dates: bool) -
             };
             conclusion(kept, PollOutcome::Failed, None, next, None)
         }
-        // Rows and pages of answers have been taken apart before.
-        Ok(Found::NotModified | Found::Row(_) | Found::Page(_)) => {
+        Sight::NotModified => {
             answered(&mut kept, at);
             let (change, next) = returned(before, &kept, at, Outcome::Unchanged);
             let age_ms = age_of_fresh(&kept, trusts_dates);
             conclusion(kept, PollOutcome::Unchanged, change, next, age_ms)
         }
-        Ok(Found::Here(here)) => {
+        Sight::Here(here) => {
             answered(&mut kept, at);
             let is_first = before.copy.is_none();
             let has_changed = here.body.is_some();
@@ -156,7 +238,7 @@ pub(crate) fn conclude(done: &Done, belief: Option<Gamma>, trusts_dates: bool) -
                 .as_ref()
                 .filter(|copy| has_changed && !(copy.sketch.is_empty() && here.sketch.is_empty()))
                 .map(|copy| size_of_change(&copy.sketch, &here.sketch));
-            kept.copy = Some(copy_of(done, here));
+            kept.copy = Some(copy_of(seen, here));
             if is_first {
                 kept.history.first_polled_at = Some(at);
                 let change = change(before, &kept, at, ChangeKind::Added, None);
@@ -212,13 +294,13 @@ pub(crate) fn describe(failure: &FetchFailure, at: Moment) -> Failure {
 
 /// The copy after an answer: a new body if it changed, and always the validators that
 /// came last.
-fn copy_of(done: &Done, here: &Here) -> Copy {
-    let (before, at) = (&done.job.kept, done.at);
+fn copy_of(seen: &Seen<'_>, here: &Sighting) -> Copy {
+    let (before, at) = (seen.before, seen.at);
     // Whoever was asked where it moved to is still there.
     let known = before.copy.as_ref().and_then(|copy| copy.location.clone());
-    let location = match &here.moved_to {
+    let location = match seen.moved_to {
         Some(url) => Some(url.to_string()),
-        None => known.filter(|known| known == done.job.url.as_str()),
+        None => known.filter(|known| seen.url.is_some_and(|url| known == url.as_str())),
     };
     match (&before.copy, here.body) {
         (Some(copy), None) => Copy {
@@ -232,7 +314,7 @@ fn copy_of(done: &Done, here: &Here) -> Copy {
             ..copy.clone()
         },
         (copy, body) => Copy {
-            status: done.status.unwrap_or(200),
+            status: seen.status.unwrap_or(200),
             etag: here.etag.clone(),
             last_modified: here.last_modified.clone(),
             content_type: here.content_type.clone(),
@@ -268,7 +350,7 @@ fn change(before: &Kept, kept: &Kept, at: Moment, kind: ChangeKind, size: Option
 
 /// How long before the poll the element says that it last changed, in milliseconds,
 /// if that was since the poll before.
-fn age_of_last_change(before: &Kept, here: &Here, at: Moment) -> Option<u64> {
+fn age_of_last_change(before: &Kept, here: &Sighting, at: Moment) -> Option<u64> {
     let modified_at = clock::moment(http_date(here.last_modified.as_deref()?)?);
     let since = before.history.synced_at?;
     // It tells whole seconds.
@@ -295,9 +377,9 @@ fn age_of_copy(before: &Kept, at: Moment, since_last: u64, belief: Gamma) -> Opt
 
 /// Whether a poll shows that a source's Last-Modified is not to be trusted: it moved,
 /// and nothing had changed.
-pub(crate) fn shows_a_false_date(done: &Done) -> bool {
-    match (&done.found, &done.job.kept.copy) {
-        (Ok(Found::Here(here)), Some(copy)) => {
+pub(crate) fn shows_a_false_date(seen: &Seen<'_>) -> bool {
+    match (seen.sight, &seen.before.copy) {
+        (Sight::Here(here), Some(copy)) => {
             here.body.is_none()
                 && here.last_modified.is_some()
                 && here.last_modified != copy.last_modified

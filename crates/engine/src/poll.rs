@@ -1,36 +1,27 @@
-//! One poll: from asking to what was found. It touches the network and the bodies,
-//! and nothing else.
+//! One poll: hops, permits and timing, from asking to what the answer says. It touches
+//! the network and the bodies, and nothing else; what to send and what an answer says is
+//! for the kind of source to know.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use springtide_policy::agenda::rows::PageRequest;
-use springtide_policy::agenda::{SearchPoll, Verdict};
-use springtide_store::{
-    Bodies, BodyId, ElementId, GroupId, Kept, Moment, Purpose, Robots, RobotsAnswer, Role,
-    SourceId, SourceKind,
-};
+use springtide_policy::agenda::Verdict;
+use springtide_store::{Bodies, GroupId, Kept, Moment, Purpose, Robots, RobotsAnswer, SourceId};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use url::Url;
 
 use crate::blocking::blocking;
 use crate::clock::{self, Clock};
-use crate::detect::Lens;
 use crate::fail_point::fail_point;
 use crate::fetch::{self, Answer, Ask, Client, FailureKind, FetchFailure, Overflow, robots};
 use crate::permits::Permit;
-use crate::search::{self, Form, Prepared, answer};
-use crate::source::links::links;
-use crate::source::sitemap::{Hosts as ListedHosts, ListingLimits, ListingProblem, parse_sitemap};
+use crate::search::{Prepared, SearchJob};
+use crate::source::{Answered, Protocol, Reading, Unread};
 
 /// Redirects that are followed.
 const MOST_REDIRECTS: usize = 10;
 /// Bodies longer than this are looked at one at a time.
 const LARGE: usize = 512 * 1024;
-/// A Last-Modified tells whole seconds: what was changed within so many of them
-/// before it was fetched may have changed again without its telling.
-const UNSURE: i64 = 2_000;
-
 /// A poll that is to be made.
 #[derive(Debug)]
 pub(crate) struct Job {
@@ -41,51 +32,10 @@ pub(crate) struct Job {
     pub(crate) purpose: Purpose,
     pub(crate) is_counted: bool,
     pub(crate) begun_at: Moment,
-    pub(crate) lens: Arc<Lens>,
-    pub(crate) kind: SourceKind,
-    /// The most entries that a listing may have.
-    pub(crate) max_entries: usize,
-    /// Whether links are to be followed.
-    pub(crate) wants_links: bool,
-    /// What is asked of a search box.
-    pub(crate) question: Option<Question>,
-}
-
-/// What is asked of a search box.
-#[derive(Debug)]
-pub(crate) struct Question {
-    pub(crate) form: Arc<Form>,
-    pub(crate) poll: SearchPoll,
-    pub(crate) asked: Asked,
-    /// What is sent; nothing asks by GET.
-    pub(crate) body: Option<Vec<u8>>,
-}
-
-/// A page of the answer to a query, or one row.
-#[derive(Debug)]
-pub(crate) enum Asked {
-    Page(AskedPage),
-    Row,
-}
-
-/// A page of the answer to a query.
-#[derive(Debug, Clone)]
-pub(crate) struct AskedPage {
-    pub(crate) request: PageRequest,
-    /// The text of the query.
-    pub(crate) text: String,
-    /// The row that it is asked for, and why, if it is for one.
-    pub(crate) wanted: Option<(ElementId, Purpose)>,
-}
-
-impl Job {
-    /// The page that is asked for, if one is.
-    pub(crate) fn page(&self) -> Option<&AskedPage> {
-        match &self.question.as_ref()?.asked {
-            Asked::Page(page) => Some(page),
-            Asked::Row => None,
-        }
-    }
+    /// What is sent, and what is made of the answer.
+    pub(crate) protocol: Arc<dyn Protocol>,
+    /// What a search source is asked for, if it is one.
+    pub(crate) search: Option<SearchJob>,
 }
 
 /// What a poll tells the loop.
@@ -113,88 +63,18 @@ pub(crate) struct Done {
     pub(crate) job: Job,
     pub(crate) at: Moment,
     pub(crate) status: Option<u16>,
+    /// Where the element has moved for good.
+    pub(crate) moved_to: Option<Url>,
     pub(crate) found: Result<Found, FetchFailure>,
 }
 
-/// What an answered poll found.
+/// What a poll came to.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// It is as it was, says the server.
-    NotModified,
-    /// Here it is.
-    Here(Box<Here>),
-    /// A row that was asked for by its id.
-    Row(Box<search::Found>),
-    /// A page of the answer to a query.
-    Page(Box<FoundPage>),
-    /// It is not there (404), or no longer there (410).
-    NotThere,
+    /// An answer, and what it says.
+    Read(Box<Reading>),
     /// We may not ask; or nobody knows whether we may.
     KeptOut(Permit),
-}
-
-/// A page of the answer to a query.
-#[derive(Debug, Default)]
-pub(crate) struct FoundPage {
-    /// Our rows on it, and those that are to become ours.
-    pub(crate) rows: Vec<search::Found>,
-    /// How many results there were, those that came twice, and those of which nothing
-    /// could be made.
-    pub(crate) n_results: usize,
-    pub(crate) n_repeated: usize,
-    pub(crate) n_unusable: usize,
-    pub(crate) total: Option<f64>,
-}
-
-/// An element as it was found.
-#[derive(Debug)]
-pub(crate) struct Here {
-    pub(crate) etag: Option<String>,
-    pub(crate) last_modified: Option<String>,
-    pub(crate) content_type: Option<String>,
-    pub(crate) digest: [u8; 32],
-    /// Where the body was put; nothing if it is as it was in all that matters.
-    pub(crate) body: Option<BodyId>,
-    pub(crate) sketch: Vec<u8>,
-    pub(crate) n_bytes: u64,
-    /// Where it has moved for good.
-    pub(crate) moved_to: Option<Url>,
-    /// Pages that it links to.
-    pub(crate) links: Vec<Url>,
-    pub(crate) listing: Option<ListingNews>,
-    /// It has changed, but not in what its staleness goes by.
-    pub(crate) is_minor: bool,
-}
-
-impl Here {
-    /// As it was, with this digest.
-    pub(crate) fn unchanged(digest: [u8; 32]) -> Self {
-        Self {
-            etag: None,
-            last_modified: None,
-            content_type: None,
-            digest,
-            body: None,
-            sketch: Vec::new(),
-            n_bytes: 0,
-            moved_to: None,
-            links: Vec::new(),
-            listing: None,
-            is_minor: false,
-        }
-    }
-}
-
-/// What is new in a listing.
-#[derive(Debug, Default)]
-pub(crate) struct ListingNews {
-    pub(crate) pages: Vec<String>,
-    pub(crate) sitemaps: Vec<String>,
-    /// Known before, and said to have changed since.
-    pub(crate) touched: Vec<String>,
-    pub(crate) removed: Vec<String>,
-    /// Why it may not be all.
-    pub(crate) problem: Option<String>,
 }
 
 /// What polls share.
@@ -219,14 +99,14 @@ impl PollContext {
 
 /// Makes a poll that may ask its first host now, and tells the loop.
 pub(crate) async fn poll(job: Job, context: PollContext) {
-    let mut status = None;
-    let mut at = None;
-    let found = follow(&job, &context, &mut status, &mut at).await;
-    let at = at.unwrap_or_else(|| context.clock.now());
+    let mut trip = Trip::default();
+    let found = follow(&job, &context, &mut trip).await;
+    let at = trip.at.unwrap_or_else(|| context.clock.now());
     context.tell(Message::Done(Box::new(Done {
         job,
         at,
-        status,
+        status: trip.status,
+        moved_to: trip.moved_to,
         found,
     })));
 }
@@ -237,127 +117,124 @@ pub(crate) fn keep_out(job: Job, permit: Permit, now: Moment) -> Done {
         job,
         at: now,
         status: None,
+        moved_to: None,
         found: Ok(Found::KeptOut(permit)),
     }
 }
 
-async fn follow(
-    job: &Job,
-    context: &PollContext,
-    status: &mut Option<u16>,
-    at: &mut Option<Moment>,
-) -> Result<Found, FetchFailure> {
+/// What the last answer was, and when.
+#[derive(Debug, Default)]
+struct Trip {
+    status: Option<u16>,
+    at: Option<Moment>,
+    moved_to: Option<Url>,
+}
+
+async fn follow(job: &Job, context: &PollContext, trip: &mut Trip) -> Result<Found, FetchFailure> {
+    let protocol = &*job.protocol;
+    let sent = protocol.request(&job.kept, job.purpose);
     let mut url = job.url.clone();
     let mut host = job.host;
     let mut seen = BTreeSet::new();
     let mut is_permanent = true;
-    let mut moved_to = None;
     loop {
-        let validators = Validators::of(job);
-        let question = job.question.as_ref();
-        let headers = question.map_or(&[][..], |question| &question.form.search.headers.0);
         let ask = Ask {
-            etag: validators.etag,
-            last_modified: validators.last_modified,
-            headers,
-            body: question.and_then(|question| question.body.as_deref()),
+            etag: sent.etag,
+            last_modified: sent.last_modified,
+            headers: sent.headers,
+            body: sent.body,
             overflow: Overflow::Fail,
             ..Ask::new(&url, context.max_body)
         };
         let hop = context.client.hop(&ask).await;
-        context.tell(Message::Ended(host, verdict(&hop, question.is_some())));
+        context.tell(Message::Ended(
+            host,
+            verdict(&hop, protocol.has_own_pauses()),
+        ));
         fail_point("answered");
         let answer = match hop {
             Ok(answer) => answer,
             Err(failure) => {
-                *at = Some(context.clock.now());
+                trip.at = Some(context.clock.now());
                 return Err(failure);
             }
         };
-        *status = Some(answer.status);
-        *at = Some(clock::moment(answer.answered_at.max(answer.asked_at)));
-        if let Some(question) = question {
-            return conclude_question(job, question, context, answer).await;
+        trip.status = Some(answer.status);
+        trip.at = Some(clock::moment(answer.answered_at.max(answer.asked_at)));
+        if !(answer.is_redirect() && protocol.follows_redirects()) {
+            let answered = Answered {
+                kept: &job.kept,
+                has_validators: sent.has_validators(),
+                answer: &answer,
+                url: &url,
+                bodies: &context.bodies,
+            };
+            return read(protocol, context, &answered).await;
         }
-        if answer.is_redirect() {
-            let location = answer.location.as_deref().unwrap_or_default();
-            let next = fetch::resolve(&url, location)?;
-            is_permanent &= matches!(answer.status, 301 | 308);
-            if !seen.insert(url.clone()) || seen.contains(&next) || seen.len() > MOST_REDIRECTS {
+        let location = answer.location.as_deref().unwrap_or_default();
+        let next = fetch::resolve(&url, location)?;
+        is_permanent &= matches!(answer.status, 301 | 308);
+        if !seen.insert(url.clone()) || seen.contains(&next) || seen.len() > MOST_REDIRECTS {
+            return Err(FetchFailure::new(
+                FailureKind::Redirects,
+                format!("redirects go round in circles, or on for more than {MOST_REDIRECTS}"),
+            ));
+        }
+        context.client.guard().check(&next)?;
+        let (sender, receiver) = oneshot::channel();
+        context.tell(Message::Hop(next.clone(), sender));
+        match receiver.await {
+            Ok((Permit::Go, group)) => host = group,
+            Ok((Permit::Later, _)) | Err(_) => {
                 return Err(FetchFailure::new(
                     FailureKind::Redirects,
-                    format!("redirects go round in circles, or on for more than {MOST_REDIRECTS}"),
+                    "redirected to a host that is to be left alone for now",
                 ));
             }
-            context.client.guard().check(&next)?;
-            let (sender, receiver) = oneshot::channel();
-            context.tell(Message::Hop(next.clone(), sender));
-            match receiver.await {
-                Ok((Permit::Go, group)) => host = group,
-                Ok((Permit::Later, _)) | Err(_) => {
-                    return Err(FetchFailure::new(
-                        FailureKind::Redirects,
-                        "redirected to a host that is to be left alone for now",
-                    ));
-                }
-                Ok((refusal, _)) => return Ok(Found::KeptOut(refusal)),
-            }
-            moved_to = is_permanent.then(|| next.clone());
-            url = next;
-            continue;
+            Ok((refusal, _)) => return Ok(Found::KeptOut(refusal)),
         }
-        return conclude(job, context, answer, &url, moved_to).await;
+        trip.moved_to = is_permanent.then(|| next.clone());
+        url = next;
     }
 }
 
-/// The validators to ask with.
-struct Validators<'a> {
-    etag: Option<&'a str>,
-    last_modified: Option<&'a str>,
-}
-
-impl<'a> Validators<'a> {
-    /// Those of the copy, if they can be relied on: a strong tag for an audit, any
-    /// tag for another poll, or else a date that is old enough to be one change's.
-    fn of(job: &'a Job) -> Self {
-        let none = Self {
-            etag: None,
-            last_modified: None,
-        };
-        let Some(copy) = job.kept.copy.as_ref().filter(|_| job.question.is_none()) else {
-            return none;
-        };
-        let is_audit = job.purpose == Purpose::Audit;
-        match (&copy.etag, &copy.last_modified) {
-            (Some(etag), _) if !is_audit || !etag.starts_with("W/") => Self {
-                etag: Some(etag),
-                last_modified: None,
-            },
-            (None, Some(date)) if !is_audit => {
-                let modified_at = fetch::http_date(date).map(clock::moment);
-                match modified_at {
-                    Some(at) if at.0 + UNSURE <= copy.fetched_at.0 => Self {
-                        etag: None,
-                        last_modified: Some(date),
-                    },
-                    _ => none,
-                }
-            }
-            _ => none,
+/// What the last answer of a poll says.
+async fn read(
+    protocol: &dyn Protocol,
+    context: &PollContext,
+    answered: &Answered<'_>,
+) -> Result<Found, FetchFailure> {
+    let answer = answered.answer;
+    let _alone = if answer.body.len() > LARGE {
+        context.one_at_a_time.acquire().await.ok()
+    } else {
+        None
+    };
+    let has_body = matches!(answer.status, 200 | 203);
+    if has_body {
+        fail_point("fetched");
+    }
+    let reading = blocking(|| protocol.read(answered));
+    if has_body {
+        fail_point("body-kept");
+    }
+    match reading {
+        Ok(reading) => Ok(Found::Read(Box::new(reading))),
+        Err(Unread::Failed(failure)) => Err(failure),
+        Err(Unread::Store(error)) => {
+            context.tell(Message::Broken(error));
+            let message = "its body could not be kept";
+            Err(FetchFailure::new(FailureKind::Answer, message))
         }
     }
-
-    fn is_none(&self) -> bool {
-        self.etag.is_none() && self.last_modified.is_none()
-    }
 }
 
-/// What an answer, or none, says of a host. A search box that has had enough of queries
-/// without saying for how long is left alone for a time of its own.
-pub(crate) fn verdict(hop: &Result<Answer, FetchFailure>, is_question: bool) -> Verdict {
+/// What an answer, or none, says of a host. A source that has had enough without saying
+/// for how long may have pauses of its own.
+pub(crate) fn verdict(hop: &Result<Answer, FetchFailure>, has_own_pauses: bool) -> Verdict {
     match hop {
         Ok(answer)
-            if is_question
+            if has_own_pauses
                 && answer.status == 429
                 && answer.retry_after.is_none_or(|wait| wait.is_zero()) =>
         {
@@ -378,267 +255,6 @@ pub(crate) fn verdict(hop: &Result<Answer, FetchFailure>, is_question: bool) -> 
 
 /// A host that asks for some seconds counts them itself, on a clock of its own.
 const RETRY_MARGIN: std::time::Duration = std::time::Duration::from_millis(100);
-
-async fn conclude(
-    job: &Job,
-    context: &PollContext,
-    answer: Answer,
-    url: &Url,
-    moved_to: Option<Url>,
-) -> Result<Found, FetchFailure> {
-    match answer.status {
-        304 if Validators::of(job).is_none() => {
-            return Err(FetchFailure::new(
-                FailureKind::Answer,
-                "the server says that nothing has changed since a copy that we did not name",
-            ));
-        }
-        304 => return Ok(Found::NotModified),
-        404 | 410 => return Ok(Found::NotThere),
-        200 | 203 => {}
-        status => {
-            return Err(FetchFailure::new(
-                FailureKind::Status,
-                format!("the server answered with status {status}"),
-            ));
-        }
-    }
-    let _alone = if answer.body.len() > LARGE {
-        context.one_at_a_time.acquire().await.ok()
-    } else {
-        None
-    };
-    fail_point("fetched");
-    let here = blocking(|| look(job, context, &answer, url))?;
-    Ok(Found::Here(Box::new(Here { moved_to, ..here })))
-}
-
-/// What a search box answers.
-async fn conclude_question(
-    job: &Job,
-    question: &Question,
-    context: &PollContext,
-    answer: Answer,
-) -> Result<Found, FetchFailure> {
-    let failure = |kind, message: String| Err(FetchFailure::new(kind, message));
-    match (answer.status, &question.asked) {
-        (200 | 203, _) => {}
-        (404 | 410, Asked::Row) => return Ok(Found::NotThere),
-        // Others answer that there is no such page.
-        (400 | 404 | 410 | 416 | 422, Asked::Page(asked)) if asked.request.number > 1 => {
-            return Ok(Found::Page(Box::default()));
-        }
-        (429, _) => {
-            let message = "the server has had enough of our requests (status 429)";
-            return failure(FailureKind::Status, message.to_owned());
-        }
-        (status, _) if answer.is_redirect() => {
-            let location: String = answer
-                .location
-                .iter()
-                .flat_map(|l| l.chars())
-                .take(200)
-                .collect();
-            return failure(
-                FailureKind::Redirects,
-                format!("the server answered with status {status} and sends us on to {location}"),
-            );
-        }
-        (status, _) => {
-            let message = format!("the server answered with status {status}");
-            return failure(FailureKind::Status, message);
-        }
-    }
-    let _alone = if answer.body.len() > LARGE {
-        context.one_at_a_time.acquire().await.ok()
-    } else {
-        None
-    };
-    fail_point("fetched");
-    let found = blocking(|| read_answer(job, question, context, &answer.body));
-    fail_point("body-kept");
-    found
-}
-
-fn read_answer(
-    job: &Job,
-    question: &Question,
-    context: &PollContext,
-    body: &[u8],
-) -> Result<Found, FetchFailure> {
-    let shape = &question.form.search.answer;
-    let other_shape = |why: String| {
-        FetchFailure::new(
-            FailureKind::Answer,
-            format!("the answer cannot be used: {why}"),
-        )
-    };
-    let find = |row: &answer::Row| {
-        question.form.find(row, &context.bodies).map_err(|error| {
-            context.tell(Message::Broken(error));
-            FetchFailure::new(FailureKind::Answer, "its body could not be kept")
-        })
-    };
-    match &question.asked {
-        Asked::Row => {
-            let row = answer::item(shape, &job.kept.element.locator, body).map_err(other_shape)?;
-            let Some(row) = row else {
-                return Ok(Found::NotThere);
-            };
-            let found = find(&row)?;
-            let found = found.ok_or_else(|| other_shape("the row is not ours".to_owned()))?;
-            Ok(Found::Row(Box::new(found)))
-        }
-        Asked::Page(_) => {
-            let page = answer::page(shape, body).map_err(other_shape)?;
-            let rows = page.rows.iter().filter_map(|row| find(row).transpose());
-            Ok(Found::Page(Box::new(FoundPage {
-                rows: rows.collect::<Result<_, _>>()?,
-                n_results: page.n_results,
-                n_repeated: page.n_repeated,
-                n_unusable: page.n_unusable,
-                total: page.total,
-            })))
-        }
-    }
-}
-
-/// What matters in an answer; its body is put away if that has changed.
-fn look(
-    job: &Job,
-    context: &PollContext,
-    answer: &Answer,
-    url: &Url,
-) -> Result<Here, FetchFailure> {
-    let element = &job.kept.element;
-    let before = job.kept.copy.as_ref();
-    let content_type = answer.content_type.as_deref();
-    let is_listing = element.role == Role::Listing;
-    let (digest, sketch) = if is_listing {
-        (*blake3::hash(&answer.body).as_bytes(), Vec::new())
-    } else {
-        let sight = job.lens.look(&answer.body, content_type);
-        (sight.digest, sight.sketch)
-    };
-    let has_changed = before.is_none_or(|copy| copy.digest != digest)
-        && !is_same_to_us(job, context, content_type, digest);
-    let listing = (is_listing && has_changed)
-        .then(|| {
-            let before = before.and_then(|copy| context.bodies.get(copy.body).ok());
-            read_listing(job, url, before.as_deref(), &answer.body)
-        })
-        .transpose()?;
-    let wants_links = job.wants_links && has_changed && element.role == Role::Hub;
-    let body = if has_changed {
-        match context.bodies.put(&answer.body) {
-            Ok(body) => Some(body),
-            Err(error) => {
-                let failure = FetchFailure::new(FailureKind::Answer, "its body could not be kept");
-                context.tell(Message::Broken(error));
-                return Err(failure);
-            }
-        }
-    } else {
-        None
-    };
-    fail_point("body-kept");
-    Ok(Here {
-        etag: answer.etag.clone(),
-        last_modified: answer.last_modified.clone(),
-        content_type: answer.content_type.clone(),
-        digest,
-        body,
-        sketch,
-        n_bytes: answer.body.len() as u64,
-        moved_to: None,
-        links: if wants_links {
-            links(&answer.body, content_type, url)
-        } else {
-            Vec::new()
-        },
-        listing,
-        is_minor: false,
-    })
-}
-
-/// Whether our copy, looked at as we look now, is what was found: what matters may have
-/// been set differently since, and that is no change at the remote.
-fn is_same_to_us(
-    job: &Job,
-    context: &PollContext,
-    content_type: Option<&str>,
-    digest: [u8; 32],
-) -> bool {
-    let Some(copy) = &job.kept.copy else {
-        return false;
-    };
-    if job.kept.element.role == Role::Listing {
-        return false;
-    }
-    let content_type = copy.content_type.as_deref().or(content_type);
-    context
-        .bodies
-        .get(copy.body)
-        .is_ok_and(|body| job.lens.look(&body, content_type).digest == digest)
-}
-
-/// Bytes of a listing, unpacked.
-const LONGEST_LISTING: usize = 50 << 20;
-
-/// What is new in a listing since it was last read.
-fn read_listing(
-    job: &Job,
-    url: &Url,
-    before: Option<&[u8]>,
-    body: &[u8],
-) -> Result<ListingNews, FetchFailure> {
-    let limits = ListingLimits {
-        n_entries: job.max_entries,
-        n_bytes: LONGEST_LISTING,
-        // What a user named may name others; what it names may not.
-        hosts: if job.kept.element.depth == 0 && job.kind == SourceKind::Sitemap {
-            ListedHosts::All
-        } else {
-            ListedHosts::Own
-        },
-    };
-    let now = parse_sitemap(body, url, &limits).map_err(|problem| {
-        FetchFailure::new(
-            FailureKind::Answer,
-            format!("the listing cannot be used: {problem}"),
-        )
-    })?;
-    let before = before
-        .and_then(|body| parse_sitemap(body, url, &limits).ok())
-        .unwrap_or_default();
-    let mut known: std::collections::BTreeMap<&str, Option<Moment>> = before
-        .pages
-        .iter()
-        .chain(&before.sitemaps)
-        .map(|listed| (listed.url.as_str(), listed.lastmod))
-        .collect();
-    let mut news = ListingNews {
-        problem: now.problem.as_ref().map(ListingProblem::to_string),
-        ..ListingNews::default()
-    };
-    for (listed, fresh) in [
-        (&now.pages, &mut news.pages),
-        (&now.sitemaps, &mut news.sitemaps),
-    ] {
-        for entry in listed {
-            match known.remove(entry.url.as_str()) {
-                Some(lastmod) if entry.lastmod > lastmod => news.touched.push(entry.url.clone()),
-                Some(_) => {}
-                None => fresh.push(entry.url.clone()),
-            }
-        }
-    }
-    // One that breaks off does not say who is gone.
-    if now.problem.is_none() && before.problem.is_none() {
-        news.removed = known.into_keys().map(str::to_owned).collect();
-    }
-    Ok(news)
-}
 
 /// Fetches a robots.txt whose first request has been granted, and tells the loop.
 pub(crate) async fn fetch_robots(

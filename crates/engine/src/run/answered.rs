@@ -10,35 +10,30 @@ use springtide_store::{
 };
 
 use super::Engine;
+use super::conclude::SharedAnswer;
 use super::search::search_id;
 use crate::event::Event;
+use crate::keep::Sight;
 use crate::permits::Permit;
-use crate::poll::{AskedPage, Done, Found, FoundPage, Job};
+use crate::poll::{Done, Found, Job};
 use crate::register::search_group;
-use crate::search;
+use crate::search::AskedPage;
+use crate::source::{PageTally, Reading};
 use crate::{Error, clock};
 
 impl Engine {
     /// A row that was asked for by its id.
-    pub(super) fn conclude_row(&mut self, mut done: Done, now: Moment) -> Result<(), Error> {
+    pub(super) fn conclude_row(&mut self, done: &Done, now: Moment) -> Result<(), Error> {
         let (id, source) = (done.job.kept.element.id, done.job.kept.element.source);
-        let locator = done.job.kept.element.locator.clone();
-        let at = done.at;
-        let mut news = None;
-        if let Some(question) = &done.job.question {
-            self.agenda.search_over(&question.poll.request);
+        let locator = &done.job.kept.element.locator;
+        let (at, seen) = (done.at, done.seen());
+        if let Some(search) = &done.job.search {
+            self.agenda.search_over(&search.poll.request);
         }
-        match done.found {
-            Ok(Found::Row(row)) => {
-                let search::Found {
-                    here, news: told, ..
-                } = *row;
-                news = told;
-                done.found = Ok(Found::Here(Box::new(here)));
-                self.answered(source, now.max(at));
-            }
-            Ok(Found::NotThere) => self.answered(source, now.max(at)),
-            Ok(Found::KeptOut(_)) => {
+        match seen.sight {
+            Sight::Here(_) | Sight::NotThere => self.answered(source, now.max(at)),
+            Sight::NotModified => {}
+            Sight::KeptOut(_) => {
                 if let Some(decisions) = self.decisions(source) {
                     decisions.hold(id, ROBOTS_HOLD, clock::time(now));
                 }
@@ -47,20 +42,19 @@ impl Engine {
                     return Ok(());
                 }
             }
-            Err(ref failure) => {
+            Sight::Failed(failure) => {
                 let message = format!("the row {locator:?}: {}", failure.message);
                 self.refused(&done.job, failure.kind, (message, at), now);
             }
-            Ok(_) => {}
         }
-        let is_here = matches!(done.found, Ok(Found::Here(_)));
-        let is_asked = self.conclude_element(&done, now)?;
+        let is_asked = self.conclude_element(&seen, now)?;
         self.progress.n_polls += u64::from(is_asked);
+        let is_here = matches!(seen.sight, Sight::Here(_));
         let is_out = !is_here && self.is_gone(id)?;
         let decisions = self.agenda.search_mut(search_id(source));
         if let (Some(search), Some(decisions)) = (self.searches.get_mut(&source), decisions) {
-            if is_here {
-                search.polled(decisions, (id, &locator), news.as_ref(), at);
+            if let Sight::Here(sighting) = seen.sight {
+                search.polled(decisions, (id, locator), sighting.news.as_deref(), at);
             } else if is_out {
                 decisions.out(id);
             }
@@ -119,18 +113,19 @@ impl Engine {
 
     /// A page of the answer to a query, or none.
     pub(super) fn conclude_page(&mut self, done: Done, now: Moment) -> Result<(), Error> {
-        if let Some(question) = &done.job.question {
-            self.agenda.search_over(&question.poll.request);
-        }
         let source = done.job.kept.element.source;
-        let Some(page) = done.job.page().cloned() else {
+        let Some(search) = &done.job.search else {
+            return Ok(());
+        };
+        self.agenda.search_over(&search.poll.request);
+        let Some(page) = search.page.clone() else {
             return Ok(());
         };
         if !self.sources.contains_key(&source) {
             return Ok(());
         }
         let failure = match &done.found {
-            Ok(Found::Page(_)) => {
+            Ok(Found::Read(_)) => {
                 self.answered(source, now.max(done.at));
                 None
             }
@@ -148,7 +143,6 @@ impl Engine {
                 self.set_source_error(source, Some(failure.clone()));
                 Some(failure)
             }
-            Ok(_) => return Ok(()),
         };
         if failure.is_some()
             && let Some(decisions) = self.decisions(source)
@@ -159,21 +153,26 @@ impl Engine {
             self.progress.n_polls += 1;
             self.keep_request(&done, failure.as_ref())?;
         }
-        let found = match &done.found {
-            Ok(Found::Page(found)) => Some(&**found),
+        let reading = match &done.found {
+            Ok(Found::Read(reading)) => Some(&**reading),
             _ => None,
         };
         self.told.push(Event::Asked {
             source: self.ledger.name(source),
             query: page.text.clone(),
             page: page.request.number,
-            n_results: found.map_or(0, |found| found.n_results),
-            n_ours: found.map_or(0, |found| found.rows.len()),
+            n_results: reading.map_or(0, |reading| reading.page.n_results),
+            n_ours: reading.map_or(0, |reading| reading.others.len()),
             error: failure.map(|failure| (failure.kind, failure.message)),
         });
-        let Done { job, at, found, .. } = done;
-        if let Ok(Found::Page(found)) = found {
-            self.take_in_page(&job, &page, *found, at, now)?;
+        let answer = SharedAnswer {
+            begun_at: done.job.begun_at,
+            at: done.at,
+            status: done.status,
+            purpose: Purpose::Due,
+        };
+        if let Ok(Found::Read(reading)) = done.found {
+            self.take_in_page(source, &page, *reading, answer, now)?;
         }
         let decisions = self.agenda.search_mut(search_id(source));
         if let (Some(search), Some(decisions)) = (self.searches.get(&source), decisions)
@@ -227,57 +226,34 @@ impl Engine {
     /// Takes in our rows on a page, each a poll of its own.
     fn take_in_page(
         &mut self,
-        job: &Job,
+        source: SourceId,
         asked: &AskedPage,
-        found: FoundPage,
-        at: Moment,
+        reading: Reading,
+        answer: SharedAnswer,
         now: Moment,
     ) -> Result<(), Error> {
-        let source = job.kept.element.source;
-        let n_results = found.n_results;
-        let mut returned = Vec::with_capacity(found.rows.len());
+        let mut returned = Vec::with_capacity(reading.others.len());
         let mut n_added = 0;
-        for mut row in found.rows {
-            let Some((kept, is_added)) = self.our_row(source, &row.id)? else {
+        for (row, sighting) in reading.others {
+            let Some((kept, is_added)) = self.our_row(source, &row)? else {
                 continue;
             };
             n_added += u64::from(is_added);
             let id = kept.element.id;
             returned.push(id);
-            let is_older = kept.history.synced_at.is_some_and(|at| at >= job.begun_at);
-            // What it was compared with may have been replaced since.
-            let is_same = kept.copy.as_ref().map(|copy| copy.digest) == Some(row.here.digest);
-            if is_same {
-                row.here.body = None;
-            }
-            let is_unclear = row.here.body.is_none() && !is_same;
-            if is_older || is_unclear || self.agenda.is_under_way(id) {
-                // Another answer came while this was under way: nobody knows which of
-                // them is newer.
-                continue;
-            }
             let purpose = match asked.wanted {
                 Some((wanted, purpose)) if wanted == id => purpose,
                 _ if self.agenda.asked().any(|asked| asked == id) => Purpose::Asked,
                 _ => Purpose::Due,
             };
-            let poll = springtide_policy::agenda::Poll {
-                id,
-                group: Some(job.host),
-                purpose,
-                is_counted: false,
-                cost: 1.0,
+            let answer = SharedAnswer { purpose, ..answer };
+            let Some(sighting) = self.conclude_sighting(&kept, sighting, &answer, now)? else {
+                continue;
             };
-            let done = Done {
-                at,
-                status: Some(200),
-                found: Ok(Found::Here(Box::new(row.here))),
-                job: self.job(kept, job.url.clone(), &poll, job.begun_at),
-            };
-            self.conclude_element(&done, now)?;
             let decisions = self.agenda.search_mut(search_id(source));
             if let (Some(search), Some(decisions)) = (self.searches.get_mut(&source), decisions) {
-                search.polled(decisions, (id, &row.id), row.news.as_ref(), at);
+                let news = sighting.news.as_deref();
+                search.polled(decisions, (id, &row), news, answer.at);
             }
         }
         self.agenda
@@ -291,14 +267,13 @@ impl Engine {
         }
         let page = PageSeen {
             read: PageRead {
-                n_results: n_results as u64,
-                told_total: found.total,
+                n_results: reading.page.n_results as u64,
+                told_total: reading.page.total,
                 returned: &returned,
             },
-            n_repeated: found.n_repeated,
-            n_unusable: found.n_unusable,
+            tally: &reading.page,
         };
-        self.keep_query(source, asked, &page, at)
+        self.keep_query(source, asked, &page, answer.at)
     }
 
     /// What is known of a query after a page of its answer.
@@ -390,8 +365,7 @@ impl Engine {
 /// What was on a page.
 struct PageSeen<'a> {
     read: PageRead<'a>,
-    n_repeated: usize,
-    n_unusable: usize,
+    tally: &'a PageTally,
 }
 
 impl PageSeen<'_> {
@@ -406,13 +380,13 @@ impl PageSeen<'_> {
         if n > size {
             notes.push(format!("page {number} had {n} results, more than {size}"));
         }
-        if self.n_repeated > 0 {
-            notes.push(format!("{} results came twice", self.n_repeated));
+        if self.tally.n_repeated > 0 {
+            notes.push(format!("{} results came twice", self.tally.n_repeated));
         }
-        if self.n_unusable > 0 {
+        if self.tally.n_unusable > 0 {
             notes.push(format!(
                 "{} results had no id or no fields",
-                self.n_unusable
+                self.tally.n_unusable
             ));
         }
         (!notes.is_empty()).then(|| notes.join("; "))

@@ -1,7 +1,5 @@
 //! From what the agenda asks for to a request that may leave.
 
-use std::sync::Arc;
-
 use springtide_policy::agenda::rows::host_limit;
 use springtide_policy::agenda::{Poll, Request, Ticket, Waiting};
 use springtide_policy::schedule::Quota;
@@ -16,9 +14,6 @@ use crate::permits::{Permit, Word};
 use crate::poll::{self, Done, Job};
 use crate::settings::FirstPass;
 use crate::{Error, clock};
-
-/// The most entries of one listing that are read.
-const MOST_ENTRIES: usize = 200_000;
 
 impl Engine {
     /// Asks for all that the agenda asks for now.
@@ -290,18 +285,14 @@ impl Engine {
     /// A poll of an element.
     pub(super) fn job(&self, kept: Kept, url: Url, poll: &Poll, now: Moment) -> Job {
         let state = &self.sources[&kept.element.source];
-        let max_entries = usize::try_from(state.settings.max_elements).unwrap_or(usize::MAX);
         Job {
             host: poll.group.unwrap_or(kept.element.host),
             url,
             purpose: purpose_of(poll.purpose, &kept),
             is_counted: poll.is_counted,
             begun_at: now,
-            lens: Arc::clone(&state.lens),
-            kind: state.settings.kind,
-            max_entries: max_entries.min(MOST_ENTRIES),
-            wants_links: state.settings.kind == SourceKind::Site && !state.has_sitemaps,
-            question: None,
+            protocol: state.protocol(kept.element.role),
+            search: None,
             kept,
         }
     }
@@ -373,6 +364,7 @@ pub(super) fn fail(job: Job, failure: FetchFailure, now: Moment) -> Done {
         job,
         at: now,
         status: None,
+        moved_to: None,
         found: Err(failure),
     }
 }

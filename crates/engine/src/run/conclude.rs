@@ -3,45 +3,85 @@
 use springtide_policy::agenda::{ROBOTS_HOLD, listing_weight};
 use springtide_policy::{Cost, GroupId, Weight};
 use springtide_store::{
-    ChangeKind, Element, Failure, FailureKind, Kept, Moment, PollOutcome, Role, SourceId,
+    ChangeKind, Element, Failure, FailureKind, Kept, Moment, PollOutcome, Purpose, Role, SourceId,
     SourceKind, State,
 };
 use url::Url;
 
 use super::Engine;
-use super::listed::{Item, Listed, Mention};
+use super::begin::purpose_of;
+use super::listed::{Item, Listed};
 use crate::event::{Event, Polled};
-use crate::keep::{self, Conclusion, Next};
-use crate::poll::{Done, Found, ListingNews};
+use crate::keep::{self, Conclusion, Next, Seen, Sight};
+use crate::poll::Done;
+use crate::source::Sighting;
 use crate::{Error, clock};
 
 impl Engine {
     /// Takes in what a poll came to.
     pub(super) fn conclude(&mut self, done: Done, now: Moment) -> Result<(), Error> {
-        match (&done.job.question, done.job.page()) {
-            (_, Some(_)) => self.conclude_page(done, now),
-            (Some(_), None) => self.conclude_row(done, now),
-            (None, None) => {
-                let is_asked = self.conclude_element(&done, now)?;
+        match &done.job.search {
+            Some(search) if search.page.is_some() => self.conclude_page(done, now),
+            Some(_) => self.conclude_row(&done, now),
+            None => {
+                let is_asked = self.conclude_element(&done.seen(), now)?;
                 self.progress.n_polls += u64::from(is_asked);
                 Ok(())
             }
         }
     }
 
+    /// Takes in what an answer shows of an element that it was not asked for. Says what
+    /// that is, if it can be used.
+    pub(super) fn conclude_sighting(
+        &mut self,
+        kept: &Kept,
+        sighting: Sighting,
+        answer: &SharedAnswer,
+        now: Moment,
+    ) -> Result<Option<Sighting>, Error> {
+        let id = kept.element.id;
+        let is_older = kept
+            .history
+            .synced_at
+            .is_some_and(|at| at >= answer.begun_at);
+        let sighting = sighting.compared_with(kept.copy.as_ref());
+        // If another answer came while this was under way, nobody knows which of them is
+        // newer.
+        let is_newest = !is_older && !self.agenda.is_under_way(id);
+        let Some(sighting) = sighting.filter(|_| is_newest) else {
+            return Ok(None);
+        };
+        let seen = Seen {
+            before: kept,
+            purpose: purpose_of(answer.purpose, kept),
+            is_counted: false,
+            begun_at: answer.begun_at,
+            at: answer.at,
+            status: answer.status,
+            sight: Sight::Here(&sighting),
+            url: None,
+            moved_to: None,
+            mentions: &[],
+            problem: None,
+        };
+        self.conclude_element(&seen, now)?;
+        Ok(Some(sighting))
+    }
+
     /// Takes in what was found of an element, by a poll of its own or among others. Says
     /// whether anything was asked.
-    pub(super) fn conclude_element(&mut self, done: &Done, now: Moment) -> Result<bool, Error> {
-        let id = done.job.kept.element.id;
-        let source = done.job.kept.element.source;
+    pub(super) fn conclude_element(&mut self, seen: &Seen<'_>, now: Moment) -> Result<bool, Error> {
+        let id = seen.before.element.id;
+        let source = seen.before.element.source;
         let at = clock::time(now);
         let Some(state) = self.sources.get_mut(&source) else {
             self.agenda.remove(id, at);
             return Ok(false);
         };
-        let copy = done.job.kept.copy.as_ref();
+        let copy = seen.before.copy.as_ref();
         if copy.is_some_and(|copy| copy.last_modified.is_some()) {
-            state.dates.note(keep::shows_a_false_date(done));
+            state.dates.note(keep::shows_a_false_date(seen));
         }
         let belief = self.agenda.scheduler().belief(id, at);
         let Conclusion {
@@ -49,7 +89,7 @@ impl Engine {
             poll,
             change,
             next,
-        } = keep::conclude(done, belief, state.dates.is_trusted());
+        } = keep::conclude(seen, belief, state.dates.is_trusted());
 
         let group = Some(kept.element.host);
         match next {
@@ -87,8 +127,8 @@ impl Engine {
         }
         let groups = self.agenda.scheduler().groups();
         self.changed_groups.extend(groups.path(kept.element.group));
-        self.ledger.count(&done.job.kept, &kept, poll.as_ref());
-        self.note_source_error(&kept, done);
+        self.ledger.count(seen.before, &kept, poll.as_ref());
+        self.note_source_error(&kept, seen);
         let outcome = poll.as_ref().map(|poll| poll.outcome);
         self.progress.n_failed += u64::from(outcome == Some(PollOutcome::Failed));
         let kind = change.as_ref().map(|change| change.kind);
@@ -98,24 +138,23 @@ impl Engine {
             element: id,
             locator: kept.element.locator.clone(),
             source: self.ledger.name(source),
-            at: done.at,
-            purpose: done.job.purpose,
+            at: seen.at,
+            purpose: seen.purpose,
             change: kind,
             error: failure.map(|failure| (failure.kind, failure.message.clone())),
             n_new: self.n_new(),
         }));
-        self.follow_up(done, &mut kept)?;
+        self.follow_up(seen, &mut kept)?;
         if let Some(poll) = poll {
             self.ledger.write_poll(poll);
         }
         if let Some(change) = change {
             self.ledger.write_change(change);
         }
-        let has_news = matches!(&done.found, Ok(Found::Here(here)) if here.listing.is_some());
-        if has_news {
+        if kept.element.role == Role::Listing && seen.has_changed() {
             // What it lists is kept before it counts as read: whoever dies in between
             // reads it again.
-            let before = done.job.kept.copy.clone();
+            let before = seen.before.copy.clone();
             self.agenda.set_under_way(id);
             self.listed.push_back(Item::Read(Box::new(kept.clone())));
             kept.copy = before;
@@ -126,45 +165,26 @@ impl Engine {
 
     /// What else follows from what was found: elements that it names, and where it has
     /// moved.
-    fn follow_up(&mut self, done: &Done, kept: &mut Kept) -> Result<(), Error> {
-        let Ok(Found::Here(here)) = &done.found else {
-            return Ok(());
-        };
+    fn follow_up(&mut self, seen: &Seen<'_>, kept: &mut Kept) -> Result<(), Error> {
         let source = kept.element.source;
         let depth = kept.element.depth.saturating_add(1);
         let state = &self.sources[&source];
-        let mut listed = Vec::new();
-        let mut list = |urls: &[String], role, mention| {
-            listed.extend(urls.iter().map(|url| Listed {
+        let follows_links = !state.has_sitemaps && depth <= state.settings.max_depth;
+        let mentions = seen.mentions.iter();
+        let mentions = mentions.filter(|mention| follows_links || mention.role != Role::Hub);
+        self.listed.extend(mentions.map(|mention| {
+            Item::Listed(Listed {
                 source,
-                url: url.clone(),
-                role,
+                url: mention.locator.clone(),
+                role: mention.role,
                 depth,
-                mention,
-            }));
-        };
-        if let Some(ListingNews {
-            pages,
-            sitemaps,
-            touched,
-            removed,
-            ..
-        }) = &here.listing
-        {
-            list(sitemaps, Role::Listing, Mention::Added);
-            list(pages, Role::Page, Mention::Added);
-            list(touched, Role::Page, Mention::Touched);
-            list(removed, Role::Page, Mention::Removed);
+                mention: mention.kind,
+            })
+        }));
+        match (seen.moved_to, seen.sight) {
+            (Some(target), Sight::Here(_)) => self.move_to(kept, target),
+            _ => Ok(()),
         }
-        if !here.links.is_empty() && !state.has_sitemaps && depth <= state.settings.max_depth {
-            let urls: Vec<String> = here.links.iter().map(Url::to_string).collect();
-            list(&urls, Role::Hub, Mention::Added);
-        }
-        self.listed.extend(listed.into_iter().map(Item::Listed));
-        if let Some(target) = &here.moved_to {
-            self.move_to(kept, target)?;
-        }
-        Ok(())
     }
 
     /// An element has moved for good: it keeps its history and gets a new address, and
@@ -193,7 +213,7 @@ impl Engine {
 
     /// A listing that fails, or is cut short, is an error of its source; so is the only
     /// page of one.
-    fn note_source_error(&mut self, kept: &Kept, done: &Done) {
+    fn note_source_error(&mut self, kept: &Kept, seen: &Seen<'_>) {
         let source = kept.element.source;
         let Some(state) = self.sources.get(&source) else {
             return;
@@ -204,30 +224,21 @@ impl Engine {
         if !speaks_for_it {
             return;
         }
-        let cut_short = match &done.found {
-            Ok(Found::Here(here)) => here
-                .listing
-                .as_ref()
-                .and_then(|listing| listing.problem.as_ref()),
-            _ => None,
-        };
-        let failure = match cut_short {
+        let failure = match seen.problem {
             Some(problem) => Some(Failure {
                 kind: FailureKind::Listing,
                 message: format!("{} is not whole: {problem}", kept.element.locator),
-                at: done.at,
+                at: seen.at,
             }),
             None => kept.failure.clone(),
         };
         // A listing that is as it was when it was cut short still is.
-        let is_same = matches!(&done.found, Ok(Found::NotModified))
-            || matches!(&done.found, Ok(Found::Here(here)) if here.body.is_none());
         let before = self
             .ledger
             .source(source)
             .and_then(|known| known.error.as_ref());
         let was_cut = before.is_some_and(|error| error.kind == FailureKind::Listing);
-        if failure.is_none() && is_same && was_cut {
+        if failure.is_none() && seen.is_as_before() && was_cut {
             return;
         }
         self.set_source_error(source, failure);
@@ -243,6 +254,16 @@ impl Engine {
         }
         self.ledger.set_error(source, failure);
     }
+}
+
+/// An answer that shows several elements.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SharedAnswer {
+    pub(super) begun_at: Moment,
+    pub(super) at: Moment,
+    pub(super) status: Option<u16>,
+    /// What an element that it shows is polled for.
+    pub(super) purpose: Purpose,
 }
 
 /// What the scheduler is told of an element whose source has so many.

@@ -11,6 +11,7 @@ use url::Url;
 
 use super::Engine;
 use crate::event::Event;
+use crate::source::MentionKind;
 use crate::{Error, clock, fetch};
 
 /// Elements of a listing that are taken in at a time.
@@ -29,14 +30,7 @@ pub(super) struct Listed {
     pub(super) url: String,
     pub(super) role: Role,
     pub(super) depth: u16,
-    pub(super) mention: Mention,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mention {
-    Added,
-    Touched,
-    Removed,
+    pub(super) mention: MentionKind,
 }
 
 impl Engine {
@@ -58,7 +52,7 @@ impl Engine {
                         url: url.clone(),
                         role: Role::Listing,
                         depth: 1,
-                        mention: Mention::Added,
+                        mention: MentionKind::Added,
                     })
                 }));
             }
@@ -93,7 +87,7 @@ impl Engine {
             let weight = state.settings.weight as f32;
             let known = self.ledger.find(listed.source, url.as_str())?;
             match (known, listed.mention) {
-                (None, Mention::Added) if !is_full => {
+                (None, MentionKind::Added) if !is_full => {
                     let (host, group) = self.place(&url)?;
                     let kept = self.ledger.add(Element {
                         id: ElementId(0),
@@ -118,7 +112,7 @@ impl Engine {
                     self.progress.is_first_pass_over = false;
                 }
                 (None, _) => {}
-                (Some(mut kept), Mention::Added | Mention::Touched) => {
+                (Some(mut kept), MentionKind::Added | MentionKind::Touched) => {
                     let (id, group) = (kept.element.id, Some(kept.element.host));
                     if kept.is_unlisted
                         && kept
@@ -130,7 +124,9 @@ impl Engine {
                         self.ledger.write(kept.clone());
                     }
                     match kept.state {
-                        State::Gone if listed.mention == Mention::Added && !kept.is_unlisted => {
+                        State::Gone
+                            if listed.mention == MentionKind::Added && !kept.is_unlisted =>
+                        {
                             self.agenda.look_at(id, group, at);
                         }
                         State::Ok | State::Failing => {
@@ -142,7 +138,7 @@ impl Engine {
                         _ => {}
                     }
                 }
-                (Some(mut kept), Mention::Removed) => {
+                (Some(mut kept), MentionKind::Removed) => {
                     if kept.state != State::Gone && !kept.is_unlisted {
                         // Gone from its listing: the next poll tells whether it is gone.
                         kept.is_unlisted = true;

@@ -21,7 +21,7 @@ use std::time::Duration;
 use rand_pcg::Pcg64;
 use springtide_policy::GroupId;
 use springtide_policy::agenda::{Agenda, Ticket};
-use springtide_store::{ElementId, Fact, Moment, Robots, SourceId};
+use springtide_store::{ElementId, Fact, Moment, Robots, Role, SourceId, SourceKind};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -39,6 +39,9 @@ use crate::permits::{self, Permit, Permits};
 use crate::poll::{self, Job, Message, PollContext};
 use crate::search::Search;
 use crate::settings::{Settings, SourceSettings};
+use crate::source::Protocol;
+use crate::source::listing::Listing;
+use crate::source::web::Web;
 use crate::{Ended, Error, Outside, Why, clock};
 use listed::Item;
 
@@ -172,10 +175,54 @@ enum Launch {
 
 struct SourceState {
     settings: SourceSettings,
-    lens: Arc<Lens>,
+    protocols: Protocols,
     /// What its Last-Modified has proved to be.
     dates: springtide_policy::estimate::DateTrust,
     has_sitemaps: bool,
+}
+
+/// How the elements of a source are asked, by what they are for.
+struct Protocols {
+    page: Arc<dyn Protocol>,
+    /// A page whose links are followed.
+    hub: Arc<dyn Protocol>,
+    listing: Arc<dyn Protocol>,
+}
+
+/// The most entries of one listing that are read.
+const MOST_ENTRIES: usize = 200_000;
+
+impl Protocols {
+    fn of(settings: &SourceSettings) -> Result<Self, Error> {
+        let lens = Arc::new(Lens::new(&settings.keep, &settings.drop)?);
+        let max_entries = usize::try_from(settings.max_elements).unwrap_or(usize::MAX);
+        Ok(Self {
+            page: Arc::new(Web {
+                lens: Arc::clone(&lens),
+                names_links: false,
+            }),
+            hub: Arc::new(Web {
+                lens,
+                names_links: true,
+            }),
+            listing: Arc::new(Listing {
+                max_entries: max_entries.min(MOST_ENTRIES),
+                names_other_hosts: settings.kind == SourceKind::Sitemap,
+            }),
+        })
+    }
+}
+
+impl SourceState {
+    /// How an element of this role is asked.
+    fn protocol(&self, role: Role) -> Arc<dyn Protocol> {
+        let follows_links = self.settings.kind == SourceKind::Site && !self.has_sitemaps;
+        Arc::clone(match role {
+            Role::Listing => &self.protocols.listing,
+            Role::Hub if follows_links => &self.protocols.hub,
+            Role::Hub | Role::Page => &self.protocols.page,
+        })
+    }
 }
 
 impl Engine {

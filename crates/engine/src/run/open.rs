@@ -16,8 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::conclude::member;
-use super::{Engine, Progress, SourceState, Until, What};
-use crate::detect::Lens;
+use super::{Engine, Progress, Protocols, SourceState, Until, What};
 use crate::event::Event;
 use crate::fetch::{Client, limits_of};
 use crate::ledger::Ledger;
@@ -54,10 +53,9 @@ impl Engine {
             let Some(wanted) = settings.sources.iter().find(|s| s.name == source.name) else {
                 continue;
             };
-            let lens = Lens::new(&wanted.keep, &wanted.drop)?;
             let state = SourceState {
                 settings: wanted.clone(),
-                lens: Arc::new(lens),
+                protocols: Protocols::of(wanted)?,
                 dates: DateTrust::default(),
                 has_sitemaps: false,
             };

@@ -1,6 +1,7 @@
 //! Search sources in the loop: how the requests that the agenda asks for are made.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use springtide_policy::agenda::rows::{SearchRequest, SearchSource};
 use springtide_policy::agenda::{Poll, SearchId, SearchPoll};
@@ -15,10 +16,11 @@ use super::begin::{fail, nowhere};
 use super::{Engine, SourceState, Waiter};
 use crate::keep::describe;
 use crate::permits::{Permit, Word};
-use crate::poll::{self, Asked, AskedPage, Job, Message, Question};
+use crate::poll::{self, Job, Message};
 use crate::search::rows::FileRows;
-use crate::search::{self, Known, Preparation, Search, form};
+use crate::search::{self, AskedPage, Known, Preparation, Search, SearchJob, form};
 use crate::settings::Difference;
+use crate::source::search::{ResultPage, RowById};
 use crate::{Error, Why, clock};
 
 /// Rows that are read from the store at a time.
@@ -265,11 +267,14 @@ impl Engine {
         let job = self.job(kept, filled.url, &of_box(search_box, &poll), now);
         Ok(Some(Job {
             purpose: Purpose::Due,
-            question: Some(Question {
+            protocol: Arc::new(ResultPage {
                 form,
-                poll,
-                asked: Asked::Page(page),
                 body: filled.body,
+                number: request.number,
+            }),
+            search: Some(SearchJob {
+                poll,
+                page: Some(page),
             }),
             ..job
         }))
@@ -298,20 +303,15 @@ impl Engine {
             Ok(filled) => (filled.url, None),
             Err(failure) => (nowhere(), Some(failure)),
         };
-        let question = Question {
-            form: form.clone(),
-            poll,
-            asked: Asked::Row,
-            body: None,
-        };
         let job = Job {
-            question: Some(question),
+            protocol: Arc::new(RowById { form: form.clone() }),
+            search: Some(SearchJob { poll, page: None }),
             ..self.job(kept, url, &of_box(id, &poll), now)
         };
         match failure {
             Some(failure) => {
                 // Its id makes no address: nobody was asked.
-                self.conclude_element(&fail(job, failure, now), now)?;
+                self.conclude_element(&fail(job, failure, now).seen(), now)?;
                 Ok(None)
             }
             None => Ok(Some(job)),
@@ -342,11 +342,11 @@ impl Engine {
     /// A request to a search source whose host is left alone for longer than it is worth
     /// waiting.
     pub(super) fn come_back_later(&mut self, job: &Job, at: Time) {
-        let Some(question) = &job.question else {
+        let Some(search) = &job.search else {
             return;
         };
         let until = self.agenda.retry_at(Some(job.host), 1, at, &mut self.rng);
-        self.agenda.refund_search(&question.poll);
+        self.agenda.refund_search(&search.poll);
         if let Some(decisions) = self.decisions(job.kept.element.source) {
             decisions.leave_alone(until.since(at), at);
         }

@@ -12,15 +12,18 @@ pub mod rows;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
-use springtide_policy::agenda::rows::{KnownRow, RowChange, SearchSource, Settings, Standing};
+use springtide_policy::agenda::SearchPoll;
+use springtide_policy::agenda::rows::{
+    KnownRow, PageRequest, RowChange, SearchSource, Settings, Standing,
+};
 use springtide_policy::query::Retrieval;
 use springtide_policy::schedule::Quota;
 use springtide_policy::{Objective, Weight};
-use springtide_store::{Bodies, BodyId, ElementId, Moment};
+use springtide_store::{Bodies, BodyId, ElementId, Moment, Purpose};
 
 use crate::clock;
-use crate::poll::Here;
 use crate::settings::{RowWeight, SearchSettings, SourceSettings};
+use crate::source::Sighting;
 use answer::{Row as Answered, cell};
 use prepare::KeptOf;
 pub(crate) use prepare::{Preparation, Prepared};
@@ -46,13 +49,22 @@ struct Held {
     value: Option<String>,
 }
 
-/// A row of ours in an answer, or one that is to become ours.
+/// What a search source is asked for.
 #[derive(Debug)]
-pub(crate) struct Found {
-    pub(crate) id: String,
-    pub(crate) here: Here,
-    /// What its fields say, if that is not what we hold.
-    pub(crate) news: Option<News>,
+pub(crate) struct SearchJob {
+    pub(crate) poll: SearchPoll,
+    /// A page of the answer to a query; if not, one row.
+    pub(crate) page: Option<AskedPage>,
+}
+
+/// A page of the answer to a query.
+#[derive(Debug, Clone)]
+pub(crate) struct AskedPage {
+    pub(crate) request: PageRequest,
+    /// The text of the query.
+    pub(crate) text: String,
+    /// The row that it is asked for, and why, if it is for one.
+    pub(crate) wanted: Option<(ElementId, Purpose)>,
 }
 
 /// What a row says that we did not know.
@@ -68,7 +80,7 @@ pub(crate) struct News {
 }
 
 impl Form {
-    /// What is found of a row: nothing, if it is not ours and not to become ours.
+    /// A row of ours in an answer, or one that is to become ours; nothing if it is neither.
     ///
     /// # Errors
     /// If its body cannot be put away.
@@ -76,7 +88,7 @@ impl Form {
         &self,
         row: &Answered,
         bodies: &Bodies,
-    ) -> Result<Option<Found>, springtide_store::Error> {
+    ) -> Result<Option<Sighting>, springtide_store::Error> {
         let (held, has_room) = {
             let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
             let has_room = (held.len() as u64) < self.source.max_elements;
@@ -88,24 +100,18 @@ impl Form {
         let held = held.unwrap_or_default();
         let digest = *blake3::hash(&row.body).as_bytes();
         let has_changed = held.digest != Some(digest);
-        let mut here = Here {
+        let mut sighting = Sighting {
             content_type: Some("application/json".to_owned()),
             n_bytes: row.body.len() as u64,
-            ..Here::unchanged(digest)
+            ..Sighting::unchanged(digest)
         };
-        if !has_changed {
-            let id = row.id.clone();
-            let news = None;
-            return Ok(Some(Found { id, here, news }));
+        if has_changed {
+            sighting.body = Some(bodies.put(&row.body)?);
+            let news = self.news(row, digest, &held);
+            sighting.is_minor = news.difference == Some(0.0);
+            sighting.news = Some(Box::new(news));
         }
-        here.body = Some(bodies.put(&row.body)?);
-        let news = self.news(row, digest, &held);
-        here.is_minor = news.difference == Some(0.0);
-        Ok(Some(Found {
-            id: row.id.clone(),
-            here,
-            news: Some(news),
-        }))
+        Ok(Some(sighting))
     }
 
     fn news(&self, row: &Answered, digest: [u8; 32], held: &Held) -> News {

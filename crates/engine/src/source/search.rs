@@ -1,0 +1,131 @@
+//! Search boxes: a page of the answer to a query shows many rows, a request by id one.
+
+use std::sync::Arc;
+
+use springtide_store::{Kept, Purpose};
+
+use super::{Answered, Own, PageTally, Protocol, Reading, Sent, Sighting, Unread};
+use crate::fetch::{Answer, FailureKind, FetchFailure};
+use crate::search::{Form, answer};
+
+/// A page of the answer to a query.
+#[derive(Debug)]
+pub(crate) struct ResultPage {
+    pub(crate) form: Arc<Form>,
+    /// What is sent; nothing asks by GET.
+    pub(crate) body: Option<Vec<u8>>,
+    /// Counted from 1.
+    pub(crate) number: u64,
+}
+
+/// One row, by its id.
+#[derive(Debug)]
+pub(crate) struct RowById {
+    pub(crate) form: Arc<Form>,
+}
+
+impl Protocol for ResultPage {
+    fn request<'a>(&'a self, _: &'a Kept, _: Purpose) -> Sent<'a> {
+        Sent {
+            body: self.body.as_deref(),
+            ..with_headers(&self.form)
+        }
+    }
+
+    fn follows_redirects(&self) -> bool {
+        false
+    }
+
+    fn has_own_pauses(&self) -> bool {
+        true
+    }
+
+    fn read(&self, answered: &Answered<'_>) -> Result<Reading, Unread> {
+        let answer = answered.answer;
+        match answer.status {
+            200 | 203 => {}
+            // Some answer that there is no such page.
+            400 | 404 | 410 | 416 | 422 if self.number > 1 => return Ok(Reading::default()),
+            _ => return Err(Unread::Failed(refusal(answer))),
+        }
+        let shape = &self.form.search.answer;
+        let page = answer::page(shape, &answer.body).map_err(other_shape)?;
+        let mut others = Vec::new();
+        for row in &page.rows {
+            if let Some(sighting) = self.form.find(row, answered.bodies)? {
+                others.push((row.id.clone(), sighting));
+            }
+        }
+        Ok(Reading {
+            others,
+            page: PageTally {
+                n_results: page.n_results,
+                n_repeated: page.n_repeated,
+                n_unusable: page.n_unusable,
+                total: page.total,
+            },
+            ..Reading::default()
+        })
+    }
+}
+
+impl Protocol for RowById {
+    fn request<'a>(&'a self, _: &'a Kept, _: Purpose) -> Sent<'a> {
+        with_headers(&self.form)
+    }
+
+    fn follows_redirects(&self) -> bool {
+        false
+    }
+
+    fn has_own_pauses(&self) -> bool {
+        true
+    }
+
+    fn read(&self, answered: &Answered<'_>) -> Result<Reading, Unread> {
+        let answer = answered.answer;
+        match answer.status {
+            200 | 203 => {}
+            404 | 410 => return Ok(Own::NotThere.into()),
+            _ => return Err(Unread::Failed(refusal(answer))),
+        }
+        let shape = &self.form.search.answer;
+        let id = &answered.kept.element.locator;
+        let Some(row) = answer::item(shape, id, &answer.body).map_err(other_shape)? else {
+            return Ok(Own::NotThere.into());
+        };
+        let sighting: Option<Sighting> = self.form.find(&row, answered.bodies)?;
+        let sighting = sighting.ok_or_else(|| other_shape("the row is not ours".to_owned()))?;
+        Ok(Own::Here(Box::new(sighting)).into())
+    }
+}
+
+fn with_headers(form: &Form) -> Sent<'_> {
+    Sent {
+        headers: &form.search.headers.0,
+        ..Sent::default()
+    }
+}
+
+fn other_shape(why: String) -> Unread {
+    Unread::answer(format!("the answer cannot be used: {why}"))
+}
+
+/// What a status says that no search box answers a query with.
+fn refusal(answer: &Answer) -> FetchFailure {
+    let status = answer.status;
+    if status == 429 {
+        let message = "the server has had enough of our requests (status 429)";
+        return FetchFailure::new(FailureKind::Status, message);
+    }
+    if answer.is_redirect() {
+        let location = answer.location.iter().flat_map(|location| location.chars());
+        let location: String = location.take(200).collect();
+        return FetchFailure::new(
+            FailureKind::Redirects,
+            format!("the server answered with status {status} and sends us on to {location}"),
+        );
+    }
+    let message = format!("the server answered with status {status}");
+    FetchFailure::new(FailureKind::Status, message)
+}
