@@ -10,7 +10,9 @@ mod measure;
 pub mod paper;
 mod run;
 pub mod search;
+mod start;
 pub mod world;
 
 pub use measure::Measures;
 pub use run::{Hints, Outcomes, Parts, Polled, Setup, compare, run};
+pub use start::Start;
