@@ -5,15 +5,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
+use springtide_policy::agenda::FirstPolls;
 use springtide_policy::in_use::InUse;
 use springtide_policy::plan::Rule;
 use springtide_policy::sample::{Sampling, Settings};
 use springtide_policy::schedule::{Choice, Terms};
 use springtide_policy::{Budget, Caps, Elements, Groups, Objective, Order, Span};
 use springtide_sim::world::{Correlated, World};
-use springtide_sim::{Hints, Measures, Outcomes, Parts, Setup, compare};
+use springtide_sim::{Hints, Measures, Outcomes, Parts, Setup, Start, compare};
 
-use crate::args::{self, Breakdown, Pages, SamplingArgs, SimPolicy, name_of};
+use crate::args::{
+    self, Breakdown, FirstPassName, Pages, SamplingArgs, SimPolicy, StartName, name_of,
+};
 use crate::failure::{Failure, Outcome};
 use crate::history::History;
 use crate::json::print_json;
@@ -36,9 +39,18 @@ pub(crate) fn run(args: &args::Simulate, talk: Talk) -> Outcome<()> {
             .hint("give a shorter --warmup or a longer --span"));
     }
     refuse_too_much(args, &world)?;
-    let budget = Budget::per_day(args.budget)
-        .map_err(|error| Failure::input("bad --budget").cause(error))?
-        .with_caps(caps);
+    let budget = |per_day| -> Outcome<Budget> {
+        let budget = Budget::per_day(per_day)
+            .map_err(|error| Failure::input("bad --budget").cause(error))?;
+        Ok(budget.with_caps(caps.clone()))
+    };
+    let later_budgets = args
+        .budget
+        .later
+        .iter()
+        .map(|&(from, per_day)| Ok((from, budget(per_day)?)))
+        .collect::<Outcome<Vec<_>>>()?;
+    let budget = budget(args.budget.per_day)?;
     let terms = Terms {
         max_interval: args.max_interval,
         window: args.window,
@@ -61,11 +73,13 @@ pub(crate) fn run(args: &args::Simulate, talk: Talk) -> Outcome<()> {
                     delay: hints.delay.as_days(),
                 }),
                 parts: broken_down.as_ref().map(|(_, parts)| parts.clone()),
+                start: start(args),
+                later_budgets: later_budgets.clone(),
             })
         })
         .collect::<Outcome<Vec<_>>>()?;
 
-    let n_polls = args.budget * world.span() * setups.len() as f64;
+    let n_polls = args.budget.mean(world.span()) * world.span() * setups.len() as f64;
     let running = talk.progress("polling", Some(n_polls as u64));
     let outcomes = compare(&world, &setups, &|n_polls| running.advance(n_polls));
     drop(running);
@@ -192,6 +206,20 @@ fn refuse_nonsense(args: &args::Simulate) -> Outcome<()> {
             "leave it out, or add learned",
         );
     }
+    if args.first_pass.is_some() && args.start != Some(StartName::Cold) {
+        return refuse(
+            "--first-pass goes with --start cold",
+            "a start with all copies in sync has no first pass",
+            "leave it out, or give --start cold",
+        );
+    }
+    if args.first_pass == Some(FirstPassName::Counted) && has(is_sampled) {
+        return refuse(
+            "--first-pass counted does not go with batches",
+            "round-robin, sample-…, frequency and oracle poll at the end of each cycle alone",
+            "leave it out, or those policies",
+        );
+    }
     if args
         .max_interval
         .is_some_and(|longest| longest == Span::ZERO)
@@ -228,7 +256,7 @@ fn refuse_too_much(args: &args::Simulate, world: &World) -> Outcome<()> {
                 .hint(hint),
         )
     };
-    let n_polls = args.budget * world.span();
+    let n_polls = args.budget.mean(world.span()) * world.span();
     if n_polls > MOST_EVENTS {
         let cause = format!("the budget comes to {n_polls:.0e} polls");
         return refuse(cause, "give a smaller --budget or a shorter --span");
@@ -384,6 +412,14 @@ fn choice(policy: SimPolicy, args: &args::Simulate, world: &World) -> Outcome<Ch
     })
 }
 
+fn start(args: &args::Simulate) -> Start {
+    match (args.start, args.first_pass) {
+        (Some(StartName::Cold), Some(FirstPassName::Counted)) => Start::Cold(FirstPolls::Counted),
+        (Some(StartName::Cold), _) => Start::Cold(FirstPolls::Free),
+        _ => Start::Warm,
+    }
+}
+
 fn settings(args: &SamplingArgs) -> Outcome<Settings> {
     let refuse = |error| Failure::input("cannot sample like that").cause(error);
     let cycle = match args.cycle {
@@ -531,7 +567,7 @@ impl Row {
             seed: args.seed,
             n_elements: world.n_elements(),
             n_polls: all.n_polls,
-            budget_per_day: args.budget,
+            budget_per_day: args.budget.mean(world.span()),
             measured: Measured::new(all),
             weighted_change_ratio: labels
                 .map(|_| all.weighted_change_ratio)

@@ -35,6 +35,53 @@ pub(crate) fn per_day(text: &str) -> Result<f64, String> {
     finite(amount / days)
 }
 
+/// Budgets a day, one after the other.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Budgets {
+    /// The first.
+    pub(crate) per_day: f64,
+    /// The others, and from when on, in days, each later than the one before.
+    pub(crate) later: Vec<(f64, f64)>,
+}
+
+impl Budgets {
+    /// The mean over so many days.
+    pub(crate) fn mean(&self, days: f64) -> f64 {
+        let mut total = 0.0;
+        let (mut from, mut per_day) = (0.0, self.per_day);
+        for &(until, next) in &self.later {
+            let until = until.min(days);
+            total += per_day * (until - from);
+            (from, per_day) = (until, next);
+        }
+        if self.later.is_empty() || days == 0.0 {
+            return self.per_day;
+        }
+        (total + per_day * (days - from)) / days
+    }
+}
+
+/// `2000/day`, or `900/day,9000/day@100d`.
+pub(crate) fn budgets(text: &str) -> Result<Budgets, String> {
+    let mut parts = text.split(',');
+    let mut budgets = Budgets {
+        per_day: per_day(parts.next().unwrap_or_default())?,
+        later: Vec::new(),
+    };
+    for part in parts {
+        let (number, from) = part
+            .split_once('@')
+            .ok_or("each budget after the first needs a time, as in 9000/day@100d")?;
+        let from = span(from)?.as_days();
+        let before = budgets.later.last().map_or(0.0, |&(from, _)| from);
+        if from <= before {
+            return Err("each budget begins later than the one before".into());
+        }
+        budgets.later.push((from, per_day(number)?));
+    }
+    Ok(budgets)
+}
+
 /// `90s`, `5m`, `2h`, `30d`, `1h 30m`.
 pub(crate) fn span(text: &str) -> Result<Span, String> {
     let mut days = 0.0;

@@ -19,7 +19,7 @@ use springtide_policy::{
 };
 use springtide_sim::figure::{Axis, Figure, Mark};
 use springtide_sim::world::{Correlated, World};
-use springtide_sim::{Measures, Polled, Setup, compare, run};
+use springtide_sim::{Measures, Polled, Setup, Start, compare, run};
 
 const SEED: u64 = 7;
 
@@ -457,6 +457,8 @@ fn setup(choice: Choice, budget: f64, warmup: f64) -> Outcome<Setup> {
         last_modified: 0.0,
         hints: None,
         parts: None,
+        start: Start::Warm,
+        later_budgets: Vec::new(),
     })
 }
 

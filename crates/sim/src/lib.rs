@@ -11,7 +11,9 @@ pub mod paper;
 pub mod project;
 mod run;
 pub mod search;
+mod start;
 pub mod world;
 
 pub use measure::Measures;
 pub use run::{Hints, Outcomes, Parts, Polled, Setup, compare, run};
+pub use start::Start;

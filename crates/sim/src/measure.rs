@@ -86,6 +86,11 @@ impl Tally {
         }
     }
 
+    /// A poll that brings the first copy finds no change since another.
+    pub(crate) fn first_poll(&mut self) {
+        self.n_polls += 1;
+    }
+
     pub(crate) fn poll(&mut self, element: Element, found: bool, now: f64) {
         self.n_polls += 1;
         if now >= self.warmup {

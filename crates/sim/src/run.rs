@@ -5,11 +5,12 @@ use std::sync::Arc;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use rayon::prelude::*;
-use springtide_policy::agenda::{Agenda, Poll, Request, Verdict};
+use springtide_policy::agenda::{Poll, Request, Verdict};
 use springtide_policy::schedule::{Choice, Terms};
-use springtide_policy::{ElementId, Outcome, Present, Span, Time};
+use springtide_policy::{Budget, ElementId, Outcome, Span, Time};
 
 use crate::measure::{Measures, Tally};
+use crate::start::{self, Start, Unheld};
 use crate::world::{Cursor, World, draw, id};
 
 /// One experiment.
@@ -30,6 +31,11 @@ pub struct Setup {
     /// Which part of the elements each belongs to, if parts are to be measured
     /// apart.
     pub parts: Option<Parts>,
+    /// What is held at the start.
+    pub start: Start,
+    /// Other budgets than that of the terms, and from which day on. None at all is a
+    /// pause.
+    pub later_budgets: Vec<(f64, Budget)>,
 }
 
 /// A listing that says, for better or worse, what has changed.
@@ -81,24 +87,8 @@ pub fn run(world: &World, setup: &Setup, watch: &mut dyn FnMut(Polled)) -> Outco
     let mut copies = Copies::new(world, setup);
     let mut turns = Turns::new(world, setup);
 
-    let first: Vec<ElementId>;
-    let present = if world.is_settled() {
-        Present::all(world.elements())
-    } else {
-        first = (0..world.n_elements())
-            .filter(|&index| world.life(index).born <= 0.0)
-            .map(id)
-            .collect();
-        Present::some(world.elements(), &first)
-    };
-    let mut agenda = Agenda::exact(
-        setup.choice.clone(),
-        setup.terms.clone(),
-        world.groups().clone(),
-        present,
-        Time::START,
-        &mut rng,
-    );
+    let mut unheld = Unheld::new(world, setup.start);
+    let mut agenda = start::agenda(world, setup, &unheld, &mut rng);
 
     let mut woken_at = f64::NEG_INFINITY;
     let mut now = 0.0;
@@ -118,6 +108,9 @@ pub fn run(world: &World, setup: &Setup, watch: &mut dyn FnMut(Polled)) -> Outco
                     agenda.remove(id(index), at_time);
                 }
                 Turn::Hint(index) => agenda.scheduler_mut().hint(id(index), at_time),
+                Turn::Budget(number) => {
+                    agenda.set_budget(&setup.later_budgets[number].1, at_time);
+                }
             }
             now = at;
             continue;
@@ -132,11 +125,25 @@ pub fn run(world: &World, setup: &Setup, watch: &mut dyn FnMut(Polled)) -> Outco
             agenda.scheduler_mut().foresee(&copies.stale(now));
         }
         while let Some(request) = agenda.next(at_time, &mut rng) {
-            let Request::Poll(Poll {
-                id: polled, group, ..
-            }) = request
-            else {
-                continue;
+            let (polled, group) = match request {
+                Request::Poll(Poll { id, group, .. }) => (id, group),
+                Request::New { group, is_counted } => {
+                    woken_at = now;
+                    let is_there = |index| now < world.life(index).died;
+                    if let Some(index) = unheld.next(group, is_there) {
+                        agenda.begin_new(id(index));
+                        copies.hold(index, is_counted, now);
+                        agenda.join(id(index), world.element(index), at_time, &mut rng);
+                    }
+                    if let Some(group) = group {
+                        agenda.ended(group, Verdict::Fine, at_time, &mut rng);
+                    }
+                    if unheld.is_empty() {
+                        agenda.scheduler_mut().expect(0);
+                    }
+                    continue;
+                }
+                _ => continue,
             };
             woken_at = now;
             let index = polled.index();
@@ -174,7 +181,7 @@ fn tells_when(setup: &Setup, element: ElementId) -> bool {
     setup.last_modified > 0.0 && draw(!setup.seed, u64::from(element.0), 0) <= setup.last_modified
 }
 
-/// Births, hints and deaths, in the order of time.
+/// Births, hints, deaths and other budgets, in the order of time.
 struct Turns {
     turns: Vec<(f64, Turn)>,
     n_done: usize,
@@ -186,6 +193,7 @@ enum Turn {
     Birth(usize),
     Hint(usize),
     Death(usize),
+    Budget(usize),
 }
 
 impl Turns {
@@ -210,6 +218,8 @@ impl Turns {
                 }
             }
         }
+        let budgets = setup.later_budgets.iter().enumerate();
+        turns.extend(budgets.map(|(number, &(from, _))| (from, Turn::Budget(number))));
         turns.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         Self { turns, n_done: 0 }
     }
@@ -270,10 +280,10 @@ impl<'a> Copies<'a> {
         let tally = Tally::new(setup.warmup);
         Self {
             world,
-            // Not yet born: nothing is measured of it.
+            // Not yet born, or not yet held: nothing is measured of it.
             polled_at: (0..n)
                 .map(|index| match world.life(index).born {
-                    born if born <= 0.0 => 0.0,
+                    born if born <= 0.0 && setup.start == Start::Warm => 0.0,
                     _ => f64::NAN,
                 })
                 .collect(),
@@ -290,6 +300,21 @@ impl<'a> Copies<'a> {
 
     fn begin(&mut self, index: usize, now: f64) {
         self.polled_at[index] = now;
+    }
+
+    /// A first poll brings a copy; what changed before does not matter.
+    fn hold(&mut self, index: usize, is_counted: bool, now: f64) {
+        let cursor = &mut self.cursors[index];
+        while cursor.next <= now {
+            self.world.step(index, cursor);
+        }
+        self.polled_at[index] = now;
+        if is_counted {
+            self.tally.first_poll();
+            if let Some(tally) = self.part(index) {
+                tally.first_poll();
+            }
+        }
     }
 
     fn end(&mut self, index: usize, now: f64) {

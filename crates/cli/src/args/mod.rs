@@ -283,9 +283,17 @@ pub(crate) struct Simulate {
         value_name = "NAME,…"
     )]
     pub(crate) policy: Vec<SimPolicy>,
-    /// Polls (or cost) per time, all elements together, as in 2000/day
-    #[arg(long, value_name = "N/day", value_parser = units::per_day)]
-    pub(crate) budget: f64,
+    /// Polls (or cost) per time, all elements together, as in 2000/day; or several,
+    /// each from a time on, as in 900/day,9000/day@100d
+    #[arg(long, value_name = "N/day[@SPAN],…", value_parser = units::budgets)]
+    pub(crate) budget: units::Budgets,
+    /// What is held at the start: all copies, in sync, or none [default: all]
+    #[arg(long, value_enum)]
+    pub(crate) start: Option<StartName>,
+    /// Whether the first pass of a cold start counts towards the budget [default:
+    /// free]
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) first_pass: Option<FirstPassName>,
     /// How long it lasts [default: the length of the history, or 365d]
     #[arg(long, value_parser = units::span)]
     pub(crate) span: Option<Span>,
@@ -369,6 +377,22 @@ pub(crate) struct Hints {
     pub(crate) precision: f64,
     pub(crate) recall: f64,
     pub(crate) delay: Span,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StartName {
+    /// All copies, in sync
+    Warm,
+    /// None: a first pass comes first, and copies count from when they are held
+    Cold,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FirstPassName {
+    /// First polls do not count towards the budget, and are made at once
+    Free,
+    /// First polls are polls like any other
+    Counted,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -282,6 +282,49 @@ fn a_count_that_does_not_fit_is_a_warning() {
 }
 
 #[test]
+fn a_start_with_nothing_held_begins_with_a_first_pass() {
+    let place = rates();
+    let run = |words: &str| {
+        let line = format!(
+            "simulate --rates rates.csv --policy uniform,learned --span 50d --json {words}"
+        );
+        let stdout = place.run(&line).ok().stdout;
+        let numbers = |name: &str| -> Vec<f64> {
+            let numbers = field(&stdout, name);
+            numbers.iter().map(|n| n.as_f64().unwrap()).collect()
+        };
+        (
+            numbers("n_polls"),
+            numbers("freshness"),
+            numbers("budget_per_day"),
+        )
+    };
+    let (n_polls, warm, _) = run("--budget 20/day");
+    let (n_free, free, _) = run("--budget 20/day --start cold");
+    let (n_counted, counted, _) = run("--budget 20/day --start cold --first-pass counted");
+    assert_eq!(n_polls[1], 1000.0);
+    assert!((n_free[1] - 1000.0).abs() <= 1.0, "{n_free:?}");
+    assert!((n_counted[1] - 1000.0).abs() <= 1.0, "{n_counted:?}");
+    assert!(free[1] != warm[1] && counted[1] != free[1]);
+    assert_eq!(run("--budget 20/day --start warm").1, warm);
+
+    // The budget is another from the 25th day on, and then there is none.
+    let (n_polls, _, budgets) = run("--budget 20/day,100/day@25d,0/day@30d");
+    assert_eq!(budgets, [20.0; 2]);
+    for n_polls in n_polls {
+        assert!((n_polls - 1000.0).abs() <= 6.0, "{n_polls}");
+    }
+    for (budget, what) in [
+        ("20/day,100/day", "@100d"),
+        ("20/day,100/day@9d,5/day@3d", "later than"),
+        ("20/day,100@9d", "per time"),
+    ] {
+        let line = format!("simulate --rates rates.csv --policy learned --budget {budget}");
+        place.run(&line).failed(2, &[what]);
+    }
+}
+
+#[test]
 fn options_that_make_no_sense_together_are_refused_with_a_hint() {
     let place = rates().and("world.toml", "");
     for (words, what) in [
@@ -323,6 +366,14 @@ fn options_that_make_no_sense_together_are_refused_with_a_hint() {
         ),
         ("--rates rates.csv --policy uniform --span 0d", "--span"),
         ("--rates rates.csv --policy nonesuch", "nonesuch"),
+        (
+            "--rates rates.csv --policy uniform --first-pass counted",
+            "--start cold",
+        ),
+        (
+            "--rates rates.csv --policy oracle --start cold --first-pass counted",
+            "batches",
+        ),
         ("--policy uniform", "required"),
     ] {
         let line = format!("simulate {words} --budget 10/day");

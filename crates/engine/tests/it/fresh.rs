@@ -12,7 +12,7 @@ use springtide_policy::report::share_interval;
 use springtide_policy::schedule::{Choice, Terms};
 use springtide_policy::{Budget, Element, Elements, Groups, Order, Rate};
 use springtide_sim::world::World;
-use springtide_sim::{Setup, run as simulate};
+use springtide_sim::{Setup, Start, run as simulate};
 use springtide_store::{Moment, SourceKind, Sqlite, Store};
 
 use crate::run::{run, settings};
@@ -127,6 +127,8 @@ fn predicted(choice: impl Fn(Arc<[Rate]>) -> Choice, per_day: f64) -> f64 {
             last_modified: 0.0,
             hints: None,
             parts: None,
+            start: Start::Warm,
+            later_budgets: Vec::new(),
         };
         simulate(&world, &setup, &mut |_| {}).all.freshness
     };

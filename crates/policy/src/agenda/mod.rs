@@ -28,7 +28,9 @@ use std::collections::{BTreeMap, VecDeque};
 use rand::{Rng, RngExt};
 
 use crate::schedule::{self, Scheduler, Terms};
-use crate::{Element, ElementId, GroupId, Groups, Outcome, Present, Purpose, Span, Time, Window};
+use crate::{
+    Budget, Element, ElementId, GroupId, Groups, Outcome, Present, Purpose, Span, Time, Window,
+};
 use first_pass::FirstPass;
 pub use gate::{Gate, Waiting};
 pub use limit::{Limit, LimitMemory, Pause, Verdict, retry_in};
@@ -227,6 +229,20 @@ impl Agenda {
             agenda.gate.set_cap(group, cap, Span(1.0 / per_day));
         }
         agenda
+    }
+
+    /// From now on the budget is another, caps included; nothing at all is a pause.
+    pub fn set_budget(&mut self, budget: &Budget, now: Time) {
+        let per_day = budget.as_per_day();
+        if let Some(pace) = &mut self.pace {
+            pace.set_per_day(per_day, now);
+        }
+        if !self.scheduler.keeps_budget() {
+            for (group, cap) in budget.caps().iter() {
+                self.gate.set_cap(group, cap, Span(1.0 / per_day));
+            }
+        }
+        self.scheduler.set_budget(budget, now);
     }
 
     /// What is asked for from now on.
@@ -655,11 +671,11 @@ impl Agenda {
             let group = self.scheduler.outermost(id);
             return self.out_of_turn(id, group, Purpose::Due, now, rng);
         }
-        // New ones that count and old ones take turns; a turn that cannot be taken now
-        // is kept.
+        // New ones that count and old ones take turns, as long as old ones are worth it;
+        // a turn that cannot be taken now is kept.
         let counts_new = self.settings.first_pass == FirstPolls::Counted;
         if counts_new
-            && self.is_turn_of_new
+            && (self.is_turn_of_new || !self.is_old_one_worth_it(now))
             && let Some(group) = self.first_pass.next()
         {
             return Choice::Go(self.new_of(group, true, now));
@@ -750,6 +766,14 @@ impl Agenda {
             None => f64::INFINITY,
         };
         worth > others || worth == f64::INFINITY
+    }
+
+    /// Whether the scheduler's next poll is worth the price, where it goes by worth:
+    /// whoever was polled just now is not.
+    fn is_old_one_worth_it(&mut self, now: Time) -> bool {
+        let worth = self.scheduler.next_worth(now);
+        let price = self.scheduler.price();
+        worth.zip(price).is_none_or(|(worth, price)| worth >= price)
     }
 
     /// An element whose turn it is not by the scheduler: it goes, waits for its group, or

@@ -8,7 +8,7 @@ use springtide_policy::report::report;
 use springtide_policy::schedule::{Choice, Terms};
 use springtide_policy::{Budget, Element, Elements, Groups, Objective, Order, Rate, Weight};
 use springtide_sim::world::World;
-use springtide_sim::{Setup, compare, run};
+use springtide_sim::{Setup, Start, compare, run};
 
 const N: usize = 300;
 const PER_DAY: f64 = 240.0;
@@ -49,6 +49,8 @@ fn setup(rule: Rule, order: Order, rates: &[Rate], seed: u64) -> Setup {
         last_modified: 0.0,
         hints: None,
         parts: None,
+        start: Start::Warm,
+        later_budgets: Vec::new(),
     }
 }
 

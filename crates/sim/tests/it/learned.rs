@@ -9,7 +9,7 @@ use springtide_policy::{
     Budget, Caps, Cost, Element, Elements, Groups, Objective, Order, Rate, Span, Weight,
 };
 use springtide_sim::world::{Correlated, World};
-use springtide_sim::{Hints, Measures, Polled, Setup, run};
+use springtide_sim::{Hints, Measures, Polled, Setup, Start, run};
 
 fn setup(choice: Choice, per_day: f64, warmup: f64) -> Setup {
     Setup {
@@ -20,6 +20,8 @@ fn setup(choice: Choice, per_day: f64, warmup: f64) -> Setup {
         last_modified: 0.0,
         hints: None,
         parts: None,
+        start: Start::Warm,
+        later_budgets: Vec::new(),
     }
 }
 

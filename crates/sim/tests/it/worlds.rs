@@ -6,7 +6,7 @@ use springtide_policy::sample::{Sampling, Settings};
 use springtide_policy::schedule::{Choice, Terms};
 use springtide_policy::{Budget, Cost, Element, Elements, Groups, Order, Rate, Span, Window};
 use springtide_sim::world::{Correlated, Life, World};
-use springtide_sim::{Outcomes, Polled, Setup, run};
+use springtide_sim::{Outcomes, Polled, Setup, Start, run};
 
 fn recorded(pages: &[(f64, f64, &[f64])], span: f64) -> World {
     let mut starts = vec![0];
@@ -37,6 +37,8 @@ fn simulate(world: &World, choice: Choice, per_day: f64) -> (Outcomes, Vec<Polle
         last_modified: 0.0,
         hints: None,
         parts: None,
+        start: Start::Warm,
+        later_budgets: Vec::new(),
     };
     let mut polls = Vec::new();
     let outcomes = run(world, &setup, &mut |polled| polls.push(polled));
@@ -151,6 +153,8 @@ fn a_warmup_is_not_measured() {
         last_modified: 0.0,
         hints: None,
         parts: None,
+        start: Start::Warm,
+        later_budgets: Vec::new(),
     };
     // Polled at 2.5 and 7.5; stale from 1 to 2.5.
     let whole = run(&world, &setup(0.0), &mut |_| {}).all;
@@ -260,6 +264,8 @@ fn polls_keep_to_the_window_and_still_spend_the_budget() {
             last_modified: 0.0,
             hints: None,
             parts: None,
+            start: Start::Warm,
+            later_budgets: Vec::new(),
         };
         let mut n_polls = 0;
         run(&world, &setup, &mut |polled| {

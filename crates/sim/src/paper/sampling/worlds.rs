@@ -27,6 +27,7 @@ use springtide_policy::{Budget, Element, Groups, Span};
 use statrs::distribution::{ContinuousCDF, Normal};
 
 use crate::run::{Setup, run};
+use crate::start::Start;
 use crate::world::World;
 
 /// A month, in days.
@@ -159,6 +160,8 @@ pub(super) fn months(
         last_modified: 0.0,
         hints: None,
         parts: None,
+        start: Start::Warm,
+        later_budgets: Vec::new(),
     };
     let mut counts = vec![(0_u32, 0_u32); (world.span() / CYCLE) as usize];
     run(world, &setup, &mut |polled| {
