@@ -131,7 +131,7 @@ pub fn run(world: &World, setup: &Setup, watch: &mut dyn FnMut(Polled)) -> Outco
                     woken_at = now;
                     let is_there = |index| now < world.life(index).died;
                     if let Some(index) = unheld.next(group, is_there) {
-                        agenda.begin_new(id(index));
+                        agenda.set_under_way(id(index));
                         copies.hold(index, is_counted, now);
                         agenda.join(id(index), world.element(index), at_time, &mut rng);
                     }

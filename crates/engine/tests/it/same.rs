@@ -1,22 +1,39 @@
 //! What is simulated is what ships: the simulator and the engine ask for the same
 //! elements, for the same reasons, at the same times.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use springtide_engine::clock;
+use springtide_engine::origin::search::SearchServer;
 use springtide_engine::origin::{Origin, SiteSettings};
-use springtide_engine::settings::{FirstPass, GroupKey, GroupRule, Settings};
+use springtide_engine::settings::{
+    Burst, FirstPass, GroupKey, GroupRule, SearchSettings, Settings,
+};
 use springtide_engine::{Event, Until, register};
+use springtide_policy::agenda::rows::{self, SearchSource, host_limit};
 use springtide_policy::agenda::{self, FirstPolls};
-use springtide_policy::schedule::{Choice, Shadow, Terms};
-use springtide_policy::{Budget, Element, Elements, Groups, Purpose, Rate, Span, Time, Weight};
-use springtide_sim::project::{Asked, Project, Ticks, play};
+use springtide_policy::query::{
+    Live, Method, Retrieval, RowsBuilder, Split, StopWords, terms_in,
+};
+use springtide_policy::schedule::{Choice, Quota, Shadow, Terms};
+use springtide_policy::{
+    Budget, Element, Elements, Groups, Objective, Purpose, Rate, Span, Time, Weight,
+};
+use springtide_sim::project::{
+    Asked, Page, Project, Question, SearchBox, Shop, Ticks, play, play_with,
+};
 use springtide_sim::world::World as Simulated;
-use springtide_store::{Fact, Host, Robots, RobotsAnswer, SourceKind, Sqlite, Store};
+use springtide_store::{
+    ElementId, Fact, Group, GroupId, Host, Moment, Robots, RobotsAnswer, Role, SourceKind, Sqlite,
+    Store,
+};
 
 use crate::run::settings;
+use crate::search::{shop, source as shop_settings};
 use crate::world::{BEGINNING, World};
 
 /// The engine's clock: timers of whole milliseconds.
@@ -24,11 +41,11 @@ struct EngineTicks;
 
 impl Ticks for EngineTicks {
     fn time(&self, millis: i64) -> Time {
-        clock::time(springtide_store::Moment(millis))
+        clock::time(Moment(millis))
     }
 
     fn sleep(&self, wake_at: Time, now: i64) -> i64 {
-        let wait = clock::until(wake_at, springtide_store::Moment(now));
+        let wait = clock::until(wake_at, Moment(now));
         (wait.as_micros() as i64).div_euclid(1000).max(1)
             + i64::from(wait.as_millis() > 0 && wait.as_micros() % 1000 != 0)
     }
@@ -98,7 +115,7 @@ async fn check(drawn: &Drawn) {
     let simulated = prepare(drawn, &settings, &origins, folder.path(), began.0);
 
     let until = Until {
-        span: Some(std::time::Duration::from_secs(SECONDS as u64)),
+        span: Some(Duration::from_secs(SECONDS as u64)),
         ..Until::default()
     };
     let (_, events) = world.run(folder.path(), settings.clone(), until).await;
@@ -160,6 +177,22 @@ fn settings_of(drawn: &Drawn, origins: &[Origin], folder: &Path) -> Settings {
     settings
 }
 
+/// A host without a robots.txt, as is known.
+fn known_host(group: GroupId, name: &str, now: Moment) -> Fact {
+    Fact::Host(Host {
+        group,
+        requested_at: None,
+        not_before: None,
+        not_before_reason: None,
+        n_failures: 0,
+        robots: vec![Robots {
+            origin: format!("http://{name}"),
+            fetched_at: now,
+            answer: RobotsAnswer::None,
+        }],
+    })
+}
+
 /// Takes in the pages, whose robots.txt are known; says what there is to simulate.
 fn prepare(
     drawn: &Drawn,
@@ -168,7 +201,7 @@ fn prepare(
     folder: &Path,
     began: i64,
 ) -> Simulated {
-    let now = springtide_store::Moment(began);
+    let now = Moment(began);
     let mut store = Sqlite::create_or_open(folder.join(".springtide")).unwrap();
     register::register(&mut store, settings, now, &mut |_| {}).unwrap();
     let mut groups = Groups::new();
@@ -176,27 +209,16 @@ fn prepare(
     for group in store.groups().unwrap() {
         assert_eq!(groups.add(group.parent), group.id);
         if group.parent.is_none() {
-            facts.push(Fact::Host(Host {
-                group: group.id,
-                requested_at: None,
-                not_before: None,
-                not_before_reason: None,
-                n_failures: 0,
-                robots: vec![Robots {
-                    origin: format!("http://{}", group.name),
-                    fetched_at: now,
-                    answer: RobotsAnswer::None,
-                }],
-            }));
+            facts.push(known_host(group.id, &group.name, now));
         }
     }
     store.commit(&facts).unwrap();
-    let end = clock::wall_time(springtide_store::Moment(began + SECONDS * 1000));
+    let end = clock::wall_time(Moment(began + SECONDS * 1000));
     let start = clock::wall_time(now);
     let (mut elements, mut starts, mut times) = (Vec::new(), vec![0], Vec::new());
     let n = drawn.n_pages * drawn.n_hosts;
     for (index, kept) in store
-        .elements(None, springtide_store::ElementId(0), n + 1)
+        .elements(None, ElementId(0), n + 1)
         .unwrap()
         .into_iter()
         .enumerate()
@@ -209,7 +231,7 @@ fn prepare(
         });
         let (page, host) = (index / drawn.n_hosts, index % drawn.n_hosts);
         let changes = origins[host].site().changes(page, end);
-        let days = |at: std::time::SystemTime| {
+        let days = |at: SystemTime| {
             at.duration_since(start).unwrap_or_default().as_secs_f64() / 86_400.0
         };
         times.extend(changes.into_iter().filter(|&at| at > start).map(days));
@@ -230,7 +252,7 @@ fn prepare(
 fn project_of(drawn: &Drawn, world: &Simulated) -> Project {
     let gap = Span::days(drawn.gap_seconds / 86_400.0).unwrap();
     let hosts = (0..world.groups().len() as u32)
-        .filter_map(springtide_store::GroupId::new)
+        .filter_map(GroupId::new)
         .filter(|&group| world.groups().parent(group).is_none());
     Project {
         choice: Choice::Learned,
@@ -247,8 +269,244 @@ fn project_of(drawn: &Drawn, world: &Simulated) -> Project {
             window: None,
         },
         limits: hosts.map(|host| (host, gap, 2)).collect(),
+        n_expected: None,
         seed: drawn.seed,
     }
+}
+
+/// A shop of which some rows are ours, as the simulator asks it.
+struct SimulatedShop<'a> {
+    server: &'a SearchServer,
+    /// Our rows by their numbers in the shop, and when each last came.
+    ours: BTreeMap<usize, ElementId>,
+    came_at: BTreeMap<ElementId, SystemTime>,
+}
+
+impl SimulatedShop<'_> {
+    fn has_changed(&mut self, number: usize, row: ElementId, at: i64) -> bool {
+        let at = clock::wall_time(Moment(at));
+        let catalogue = self.server.catalogue();
+        let before = self.came_at.insert(row, at);
+        // A price may come again.
+        let price_at = |at| catalogue.row_at(number, at).price;
+        before.is_some_and(|before| price_at(before) != price_at(at))
+    }
+}
+
+impl SearchBox for SimulatedShop<'_> {
+    fn page(&mut self, query: &str, number: u64, at: i64) -> Page {
+        let found = self.server.catalogue().find(query);
+        let (size, top) = (self.server.settings().page_size, self.server.settings().top);
+        let first = (number as usize - 1) * size;
+        let results: Vec<usize> = found.iter().copied().take(top).skip(first).take(size).collect();
+        let ours: Vec<(usize, ElementId)> = results
+            .iter()
+            .filter_map(|number| Some((*number, *self.ours.get(number)?)))
+            .collect();
+        Page {
+            n_results: results.len() as u64,
+            total: Some(found.len() as f64),
+            rows: ours
+                .into_iter()
+                .map(|(number, row)| (row, self.has_changed(number, row, at)))
+                .collect(),
+        }
+    }
+
+    fn row(&mut self, row: ElementId, at: i64) -> bool {
+        let number = self.ours.iter().find(|(_, id)| **id == row);
+        let number = *number.expect("a row of ours").0;
+        self.has_changed(number, row, at)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_search_source_is_asked_the_same_questions_within_its_quota() {
+    for seed in 0..8 {
+        check_shop(seed).await;
+    }
+}
+
+async fn check_shop(seed: u64) {
+    let mut rng = Pcg64::seed_from_u64(seed);
+    let (n_brands, n_each) = (rng.random_range(2..8), rng.random_range(5..30));
+    let n = n_brands * n_each;
+    let local: Vec<usize> = (0..n).filter(|_| rng.random::<f64>() < 0.7).collect();
+    let rates = (0..n).map(|_| Rate::per_day(10_f64.powf(rng.random_range(2.0..5.0))).unwrap());
+    let shop = shop(n_brands, n_each, rates.collect());
+    let quota = rng.random_range(2..8);
+    let by_id: bool = rng.random();
+
+    let world = World { seed, ..World::new() };
+    let began = world.network.clock().now();
+    let server = SearchServer::start_in(&world.network, "shop.example", shop);
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = shop_settings(&server, folder.path(), &local);
+    let search = settings.sources[0].search.as_mut().unwrap();
+    search.quota = Some(Burst {
+        n_polls: quota,
+        span: Span::days(1.0 / 86_400.0).unwrap(),
+    });
+    search.staleness = None;
+    if !by_id {
+        search.by_id = None;
+    }
+    let search = search.clone();
+    settings.budget.per_day = f64::from(quota) * 86_400.0 * 0.9;
+    settings.budget.audit = 0.0;
+
+    // The shop's host and what its robots.txt says are known.
+    let mut store = Sqlite::create_or_open(folder.path().join(".springtide")).unwrap();
+    register::register(&mut store, &settings, began, &mut |_| {}).unwrap();
+    let mut groups = Groups::new();
+    for group in store.groups().unwrap() {
+        groups.add(group.parent);
+    }
+    let host = groups.add(None);
+    let group = Group {
+        id: host,
+        parent: None,
+        name: "shop.example".to_owned(),
+    };
+    store.commit(&[Fact::Group(group), known_host(host, "shop.example", began)]).unwrap();
+    let mut ours = BTreeMap::new();
+    let (mut known, mut row) = (Vec::new(), Element::default());
+    for kept in store.elements(None, ElementId(0), n + 2).unwrap() {
+        if kept.element.role != Role::Listing {
+            let number = server.catalogue().number(&kept.element.locator).unwrap();
+            ours.insert(number, kept.element.id);
+            row.group = Some(kept.element.group);
+            known.push((kept.element.id, number));
+        }
+    }
+    store.close().unwrap();
+
+    let until = Until {
+        span: Some(Duration::from_secs(SECONDS as u64 / 3)),
+        ..Until::default()
+    };
+    world.run(folder.path(), settings.clone(), until).await;
+    let millis = |at: SystemTime| clock::moment(at).0;
+    let shipped: Vec<(i64, String)> = server
+        .requests()
+        .iter()
+        .map(|request| (millis(request.received_at), request.path.clone()))
+        .collect();
+
+    let mut answers = SimulatedShop {
+        server: &server,
+        ours,
+        came_at: BTreeMap::new(),
+    };
+    let source = decisions(&search, &known, &server, clock::time(began));
+    let limit = host_limit(&[Quota::new(quota, Span::days(1.0 / 86_400.0).unwrap())]).unwrap();
+    let nothing = Simulated::recorded(
+        Elements::new(),
+        groups,
+        Vec::new(),
+        (vec![0], Vec::new()),
+        SECONDS as f64 / 86_400.0,
+    );
+    let project = Project {
+        choice: Choice::Learned,
+        terms: Terms {
+            shadow: Shadow::Learner,
+            ..Terms::new(Budget::per_day(settings.budget.per_day).unwrap())
+        },
+        agenda: agenda::Settings::default(),
+        limits: vec![(host, limit.0, limit.1)],
+        n_expected: Some((known.len() as u64).div_ceil(u64::from(search.page_size))),
+        seed,
+    };
+    let mut shops = [Shop {
+        source,
+        group: host,
+        row,
+        answers: &mut answers,
+    }];
+    let mut played = Vec::new();
+    let span = (began.0, began.0 + SECONDS * 1000 / 3);
+    let path_of = |question: Question| match question {
+        Question::Page(text, page) => format!("/search?q={}&page={page}", encoded(&text)),
+        Question::Row(id) => {
+            let number = known.iter().find(|(row, _)| *row == id).unwrap().1;
+            format!("/item/{}", server.catalogue().id(number))
+        }
+    };
+    play_with(&nothing, &project, &mut shops, &EngineTicks, span, &mut |_| {}, &mut |at, asked| {
+        played.push((at, path_of(asked)));
+    });
+    assert!(played.len() > 100, "{}", played.len());
+    for (number, (played, shipped)) in played.iter().zip(&shipped).enumerate() {
+        assert_eq!(played, shipped, "request {number} of seed {seed}");
+    }
+    let differ = played.len().abs_diff(shipped.len());
+    assert!(differ <= 1, "{} {}", played.len(), shipped.len());
+    assert!(server.most_in_span(Duration::from_secs(1)) <= quota as usize);
+}
+
+/// What is decided about a search source, made of its rows as the engine makes it.
+fn decisions(
+    search: &SearchSettings,
+    known: &[(ElementId, usize)],
+    server: &SearchServer,
+    now: Time,
+) -> SearchSource {
+    let retrieval = Retrieval::new(
+        u64::from(search.page_size),
+        u64::from(search.top),
+        Method::AllPages,
+    )
+    .unwrap();
+    let settings = rows::Settings {
+        has_by_id: search.by_id.is_some(),
+        max_interval: search.max_interval,
+        pause: search.pause,
+        quota: search.quota.map(|quota| Quota::new(quota.n_polls, quota.span)),
+        ..rows::Settings::new(retrieval, Objective::Freshness)
+    };
+    let rows_known = known.iter().map(|&(element, _)| rows::KnownRow {
+        element,
+        standing: rows::Standing::New,
+        since: now,
+        weight: Weight::ONE,
+        staleness_weight: Weight::ONE,
+    });
+    let mut source = SearchSource::new(settings, rows_known);
+    let generation = source.begin_queries();
+    let stop_words = StopWords::english();
+    let mut builder = RowsBuilder::new();
+    let mut columns = BTreeMap::new();
+    for &(_, number) in known {
+        let row = server.catalogue().row_at(number, server.catalogue().started_at());
+        let mut terms = Vec::new();
+        for (column, cell) in (0..).zip([&row.brand, &row.title]) {
+            for term in terms_in(cell, Split::Words, &stop_words) {
+                columns.entry(term.key.clone()).or_insert(column);
+                terms.push(term);
+            }
+        }
+        builder.add(terms, 1.0).unwrap();
+    }
+    let rows = builder.build();
+    let mut classes = vec![0; rows.n_terms()];
+    for (key, column) in columns {
+        classes[rows.term(&key).unwrap().0 as usize] = column;
+    }
+    let live = Live::about(rows, retrieval, 2, |term| classes[term.0 as usize]).unwrap();
+    source.set_queries(generation, live, []);
+    source
+}
+
+/// A query as it is in an address.
+fn encoded(text: &str) -> String {
+    let encode = |byte: u8| match byte {
+        byte if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => {
+            char::from(byte).to_string()
+        }
+        byte => format!("%{byte:02X}"),
+    };
+    text.bytes().map(encode).collect()
 }
 
 #[test]

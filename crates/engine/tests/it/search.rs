@@ -42,7 +42,7 @@ fn until(seconds: f64) -> Until {
 }
 
 /// A shop with so many brands of so many rows each.
-fn shop(n_brands: usize, n_each: usize, rates: Vec<Rate>) -> Shop {
+pub(crate) fn shop(n_brands: usize, n_each: usize, rates: Vec<Rate>) -> Shop {
     let row = |n: usize| {
         let (brand, place) = (n % n_brands, n / n_brands);
         let id = format!("r{n:04}");
@@ -58,7 +58,7 @@ fn shop(n_brands: usize, n_each: usize, rates: Vec<Rate>) -> Shop {
 }
 
 /// A source that holds some rows of a shop, in a file in a folder.
-fn source(server: &SearchServer, folder: &Path, local: &[usize]) -> Settings {
+pub(crate) fn source(server: &SearchServer, folder: &Path, local: &[usize]) -> Settings {
     let rows = folder.join("rows.csv");
     let text = server
         .catalogue()
