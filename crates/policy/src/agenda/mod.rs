@@ -685,6 +685,9 @@ impl Agenda {
             && rng.random::<f64>() < self.settings.audit
             && let Some(id) = self.draw(rng)
         {
+            if let Some(search) = self.search_of(id) {
+                return self.ask_for_row(search, id, Purpose::Audit, now);
+            }
             let group = self.scheduler.outermost(id);
             return self.out_of_turn(id, group, Purpose::Audit, now, rng);
         }
@@ -750,7 +753,7 @@ impl Agenda {
         rng: &mut dyn Rng,
     ) -> Choice {
         match self.search_of(id) {
-            Some(search) => self.look_at_row(search, id, now),
+            Some(search) => self.ask_for_row(search, id, Purpose::Due, now),
             None => self.out_of_turn(id, group, Purpose::Due, now, rng),
         }
     }
@@ -831,8 +834,10 @@ impl Agenda {
     fn draw(&mut self, rng: &mut dyn Rng) -> Option<ElementId> {
         for _ in 0..MOST_DRAWS {
             let id = ElementId(rng.random_range(0..self.n_known.max(1)));
+            // What comes with others only cannot be asked for by itself.
+            let comes_alone = !self.scheduler.is_watched(id) || self.search_of(id).is_some();
             if self.scheduler.contains(id)
-                && !self.scheduler.is_watched(id)
+                && comes_alone
                 && !self.listings.contains(id)
                 && !self.is_under_way(id)
             {

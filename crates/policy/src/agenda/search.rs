@@ -235,8 +235,14 @@ impl Agenda {
         }
     }
 
-    /// A row that is out and looked at again.
-    pub(super) fn look_at_row(&mut self, id: SearchId, row: ElementId, now: Time) -> Choice {
+    /// A row that is asked for by itself: out and looked at again, or drawn for an audit.
+    pub(super) fn ask_for_row(
+        &mut self,
+        id: SearchId,
+        row: ElementId,
+        purpose: Purpose,
+        now: Time,
+    ) -> Choice {
         let asked = &self.searches[&id];
         let request = match self.may_ask(asked, now) {
             true => asked.source.request_for_row(row),
@@ -244,11 +250,13 @@ impl Agenda {
         };
         match request {
             Some(request) => {
-                Choice::Go(self.begin_search(id, request, (Purpose::Due, Some(row)), true, now))
+                Choice::Go(self.begin_search(id, request, (purpose, Some(row)), true, now))
             }
             None => {
-                let group = Some(asked.group);
-                self.retries.set(row, group, now + rows::LOOK_AGAIN);
+                if purpose == Purpose::Due {
+                    let group = Some(asked.group);
+                    self.retries.set(row, group, now + rows::LOOK_AGAIN);
+                }
                 Choice::PassedOver
             }
         }
