@@ -31,9 +31,18 @@ pub use sqlite::Sqlite;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The database failed.
+    /// Others have kept it busy for too long: to try again may help.
+    #[error("the store is busy")]
+    Busy(#[source] Cause),
+    /// There is no room left where it is.
+    #[error("there is no room left for the store")]
+    Full(#[source] Cause),
+    /// It may not be opened, or not be written.
+    #[error("the store may not be used")]
+    Denied(#[source] Cause),
+    /// The database behind it failed in a way that nothing is known to help against.
     #[error("the store failed")]
-    Database(#[from] rusqlite::Error),
+    Failed(#[source] Cause),
     /// A file could not be read or written.
     #[error("cannot use {path}")]
     File {
@@ -73,11 +82,20 @@ pub enum Error {
     Damaged(String),
 }
 
+/// What is behind an error: the database's own, whichever database it is.
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+
 impl Error {
     fn file(path: &std::path::Path, source: std::io::Error) -> Self {
-        Self::File {
+        use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+        let is_full = matches!(source.kind(), StorageFull | QuotaExceeded);
+        let error = Self::File {
             path: path.to_owned(),
             source,
+        };
+        match is_full {
+            true => Self::Full(error.into()),
+            false => error,
         }
     }
 }

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Doctor, project: &Project, talk: Talk) -> Outcome<()> {
                 talk.say("there is no store yet; the first `springtide run` makes one");
                 None
             }
-            Err(error @ (Error::Damaged(_) | Error::Database(_))) => {
+            Err(error @ (Error::Damaged(_) | Error::Failed(_))) => {
                 findings.problems.push(super::causes(&error));
                 None
             }

@@ -116,6 +116,12 @@ impl Project {
                 .cause(error)
                 .hint("`springtide doctor --repair` or the next `run` does that, after a backup"),
             Error::Damaged(_) => failure.cause(error).hint("`springtide doctor --repair`"),
+            Error::Busy(_) => failure
+                .cause(causes(error))
+                .hint("another process has kept it busy; try again"),
+            Error::Full(_) => failure
+                .cause(causes(error))
+                .hint("make room, and try again"),
             error => failure.cause(causes(error)),
         }
     }

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::Error;
+use super::fault::Result;
 
 /// The number of the next element; not given again when elements go.
 pub(super) const NEXT_ELEMENT: &str = "next_element";
@@ -12,7 +12,7 @@ pub(super) const N_LOCATORS_NEW: &str = "n_locators_new";
 pub(super) const N_LOCATORS_YOUNG: &str = "n_locators_young";
 
 /// A number, 0 if it was never saved.
-pub(super) fn load(connection: &Connection, name: &str) -> Result<i64, Error> {
+pub(super) fn load(connection: &Connection, name: &str) -> Result<i64> {
     let value = connection
         .prepare_cached("SELECT value FROM counter WHERE name = ?")?
         .query_row([name], |row| row.get(0))
@@ -20,7 +20,7 @@ pub(super) fn load(connection: &Connection, name: &str) -> Result<i64, Error> {
     Ok(value.unwrap_or(0))
 }
 
-pub(super) fn save(connection: &Connection, name: &str, value: i64) -> Result<(), Error> {
+pub(super) fn save(connection: &Connection, name: &str, value: i64) -> Result<()> {
     connection
         .prepare_cached(
             "INSERT INTO counter (name, value) VALUES (?, ?) \

@@ -13,6 +13,7 @@
 mod check;
 mod code;
 mod counter;
+mod fault;
 mod locator;
 mod read;
 pub(crate) mod record;
@@ -26,6 +27,8 @@ use std::time::Duration;
 use rusqlite::backup::Backup;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
+use fault::Fault;
 
 use crate::{
     Audit, BodyId, Brief, Change, ChangeFilter, ElementId, Error, Fact, Group, GroupId, Host, Kept,
@@ -84,21 +87,8 @@ impl Sqlite {
         let folder = folder.as_ref();
         fs::create_dir_all(folder).map_err(|source| Error::file(folder, source))?;
         let lock = lock(&folder.join(LOCK))?;
-        let mut connection = connect(
-            &folder.join(FILE),
-            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
-            WRITER_CACHE_KIB,
-        )?;
-        let version = schema::version(&connection)?;
-        connection.pragma_update(None, "journal_mode", "wal")?;
-        connection.pragma_update(None, "synchronous", "normal")?;
-        connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
-        connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
-        schema::migrate(&mut connection, version, schema::MIGRATIONS, |version| {
-            folder.join(format!("store.v{version}.bak"))
-        })?;
         Ok(Self {
-            connection,
+            connection: connect_to_write(folder)?,
             lock: Some(lock),
         })
     }
@@ -132,7 +122,7 @@ impl Sqlite {
     /// # Errors
     /// If it cannot be written.
     pub fn back_up(&self, to: impl AsRef<Path>) -> Result<(), Error> {
-        back_up(&self.connection, to.as_ref())
+        Ok(back_up(&self.connection, to.as_ref())?)
     }
 
     /// Goes through everything and lists what is wrong, asking `has_body` for the
@@ -141,7 +131,7 @@ impl Sqlite {
     /// # Errors
     /// If the store cannot be read at all.
     pub fn check(&self, has_body: &mut dyn FnMut(BodyId) -> bool) -> Result<Vec<Problem>, Error> {
-        check::check(&self.connection, has_body)
+        Ok(check::check(&self.connection, has_body)?)
     }
 
     /// Mends what follows from the rest: records, counts, indices, what is left of
@@ -155,12 +145,9 @@ impl Sqlite {
         has_body: &mut dyn FnMut(BodyId) -> bool,
     ) -> Result<Vec<String>, Error> {
         self.writable()?;
-        let transaction = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let done = check::repair(&transaction, has_body)?;
-        transaction.commit()?;
-        Ok(done)
+        Ok(whole(&mut self.connection, |connection| {
+            check::repair(connection, has_body)
+        })?)
     }
 
     /// Puts what was appended in its place, and makes sure of it.
@@ -171,7 +158,8 @@ impl Sqlite {
         self.writable()?;
         // Answers with a row: whether readers were in the way, which is no harm.
         self.connection
-            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+            .map_err(Fault::from)?;
         Ok(())
     }
 
@@ -185,7 +173,8 @@ impl Sqlite {
         if self.lock.is_some() {
             self.checkpoint()?;
         }
-        self.connection.close().map_err(|(_, error)| error)?;
+        let closed = self.connection.close();
+        closed.map_err(|(_, error)| Fault::from(error))?;
         Ok(())
     }
 
@@ -210,7 +199,24 @@ fn lock(path: &Path) -> Result<Lock, Error> {
     }
 }
 
-fn connect(path: &Path, flags: OpenFlags, cache_kib: i64) -> Result<Connection, Error> {
+fn connect_to_write(folder: &Path) -> fault::Result<Connection> {
+    let mut connection = connect(
+        &folder.join(FILE),
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+        WRITER_CACHE_KIB,
+    )?;
+    let version = schema::version(&connection)?;
+    connection.pragma_update(None, "journal_mode", "wal")?;
+    connection.pragma_update(None, "synchronous", "normal")?;
+    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
+    schema::migrate(&mut connection, version, schema::MIGRATIONS, |version| {
+        folder.join(format!("store.v{version}.bak"))
+    })?;
+    Ok(connection)
+}
+
+fn connect(path: &Path, flags: OpenFlags, cache_kib: i64) -> fault::Result<Connection> {
     let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(BUSY)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
@@ -226,71 +232,80 @@ fn connect(path: &Path, flags: OpenFlags, cache_kib: i64) -> Result<Connection, 
     Ok(connection)
 }
 
-fn back_up(from: &Connection, to: &Path) -> Result<(), Error> {
+/// Does something whole or not at all.
+fn whole<T>(
+    connection: &mut Connection,
+    act: impl FnOnce(&Connection) -> fault::Result<T>,
+) -> fault::Result<T> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let done = act(&transaction)?;
+    transaction.commit()?;
+    Ok(done)
+}
+
+fn back_up(from: &Connection, to: &Path) -> fault::Result<()> {
     let mut on_its_way = to.as_os_str().to_owned();
     on_its_way.push(".new");
     let on_its_way = PathBuf::from(on_its_way);
     match fs::remove_file(&on_its_way) {
         Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-            return Err(Error::file(&on_its_way, source));
+            return Err(Error::file(&on_its_way, source).into());
         }
         _ => {}
     }
     let mut copy = Connection::open(&on_its_way)?;
     Backup::new(from, &mut copy)?.run_to_completion(BACKUP_PAGES, Duration::ZERO, None)?;
     copy.close().map_err(|(_, error)| error)?;
-    fs::rename(&on_its_way, to).map_err(|source| Error::file(to, source))
+    fs::rename(&on_its_way, to).map_err(|source| Error::file(to, source))?;
+    Ok(())
 }
 
 impl Store for Sqlite {
     fn commit(&mut self, facts: &[Fact]) -> Result<(), Error> {
         self.writable()?;
-        let transaction = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
-        write::all(&transaction, facts)?;
-        transaction.commit()?;
-        Ok(())
+        Ok(whole(&mut self.connection, |connection| {
+            write::all(connection, facts)
+        })?)
     }
 
     fn sources(&self) -> Result<Vec<Source>, Error> {
-        read::sources(&self.connection)
+        Ok(read::sources(&self.connection)?)
     }
 
     fn groups(&self) -> Result<Vec<Group>, Error> {
-        read::groups(&self.connection)
+        Ok(read::groups(&self.connection)?)
     }
 
     fn groups_by_id(&self, ids: &[GroupId]) -> Result<Vec<Group>, Error> {
-        read::groups_by_id(&self.connection, ids)
+        Ok(read::groups_by_id(&self.connection, ids)?)
     }
 
     fn hosts(&self) -> Result<Vec<Host>, Error> {
-        read::hosts(&self.connection)
+        Ok(read::hosts(&self.connection)?)
     }
 
     fn group_memories(&self) -> Result<Vec<(GroupId, Vec<u8>)>, Error> {
-        read::group_memories(&self.connection)
+        Ok(read::group_memories(&self.connection)?)
     }
 
     fn group_memories_by_id(&self, ids: &[GroupId]) -> Result<Vec<(GroupId, Vec<u8>)>, Error> {
-        read::group_memories_by_id(&self.connection, ids)
+        Ok(read::group_memories_by_id(&self.connection, ids)?)
     }
 
     fn note(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
-        read::note(&self.connection, name)
+        Ok(read::note(&self.connection, name)?)
     }
 
     fn next_element(&self) -> Result<u32, Error> {
-        read::next_element(&self.connection)
+        Ok(read::next_element(&self.connection)?)
     }
 
     fn element(&self, id: ElementId) -> Result<Option<Kept>, Error> {
-        read::element(&self.connection, id)
+        Ok(read::element(&self.connection, id)?)
     }
 
     fn find(&self, source: SourceId, locator: &str) -> Result<Option<Kept>, Error> {
-        read::find(&self.connection, source, locator)
+        Ok(read::find(&self.connection, source, locator)?)
     }
 
     fn find_ids(
@@ -298,11 +313,11 @@ impl Store for Sqlite {
         source: SourceId,
         locators: &[&str],
     ) -> Result<Vec<Option<ElementId>>, Error> {
-        read::find_ids(&self.connection, source, locators)
+        Ok(read::find_ids(&self.connection, source, locators)?)
     }
 
     fn find_all(&self, locator: &str) -> Result<Vec<Kept>, Error> {
-        read::find_all(&self.connection, locator)
+        Ok(read::find_all(&self.connection, locator)?)
     }
 
     fn elements(
@@ -311,7 +326,7 @@ impl Store for Sqlite {
         from: ElementId,
         limit: usize,
     ) -> Result<Vec<Kept>, Error> {
-        read::elements(&self.connection, source, from, limit)
+        Ok(read::elements(&self.connection, source, from, limit)?)
     }
 
     fn new_elements(
@@ -320,15 +335,15 @@ impl Store for Sqlite {
         from: ElementId,
         limit: usize,
     ) -> Result<Vec<ElementId>, Error> {
-        read::new_elements(&self.connection, host, from, limit)
+        Ok(read::new_elements(&self.connection, host, from, limit)?)
     }
 
     fn n_new(&self) -> Result<Vec<(GroupId, u64)>, Error> {
-        read::n_new(&self.connection)
+        Ok(read::n_new(&self.connection)?)
     }
 
     fn scan(&self, stride: usize, each: &mut dyn FnMut(ElementId, &Brief)) -> Result<(), Error> {
-        read::scan(&self.connection, stride, each)
+        Ok(read::scan(&self.connection, stride, each)?)
     }
 
     fn changes(
@@ -337,30 +352,30 @@ impl Store for Sqlite {
         before: Option<u64>,
         limit: usize,
     ) -> Result<Vec<Change>, Error> {
-        read::changes(&self.connection, filter, before, limit)
+        Ok(read::changes(&self.connection, filter, before, limit)?)
     }
 
     fn polls(&self, element: ElementId, limit: usize) -> Result<Vec<Poll>, Error> {
-        read::polls(&self.connection, element, limit)
+        Ok(read::polls(&self.connection, element, limit)?)
     }
 
     fn audits(&self, since: Moment) -> Result<Vec<Audit>, Error> {
-        read::audits(&self.connection, since)
+        Ok(read::audits(&self.connection, since)?)
     }
 
     fn latest_polls(&self, limit: usize) -> Result<Vec<Moment>, Error> {
-        read::latest_polls(&self.connection, limit)
+        Ok(read::latest_polls(&self.connection, limit)?)
     }
 
     fn query(&self, source: SourceId, text: &str) -> Result<Option<Query>, Error> {
-        read::query(&self.connection, source, text)
+        Ok(read::query(&self.connection, source, text)?)
     }
 
     fn queries(&self, source: SourceId) -> Result<Vec<Query>, Error> {
-        read::queries(&self.connection, source)
+        Ok(read::queries(&self.connection, source)?)
     }
 
     fn bodies(&self, each: &mut dyn FnMut(BodyId)) -> Result<(), Error> {
-        read::bodies(&self.connection, each)
+        Ok(read::bodies(&self.connection, each)?)
     }
 }

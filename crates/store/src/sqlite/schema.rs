@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::Connection;
 
-use super::back_up;
+use super::fault::{Result, damaged};
+use super::{back_up, whole};
 use crate::Error;
 
 /// What makes a store of version n one of version n + 1, from n = 0, which is an
@@ -19,7 +20,7 @@ const APPLICATION: i64 = 0x7370_7269;
 ///
 /// # Errors
 /// If it is of a version that is not known yet, or not a store.
-pub(super) fn version(connection: &Connection) -> Result<u32, Error> {
+pub(super) fn version(connection: &Connection) -> Result<u32> {
     let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let version = number("user_version")?;
     let application = number("application_id")?;
@@ -29,10 +30,11 @@ pub(super) fn version(connection: &Connection) -> Result<u32, Error> {
         (APPLICATION, Ok(found), _) if found > LATEST => Err(Error::TooNew {
             found,
             known: LATEST,
-        }),
+        }
+        .into()),
         (APPLICATION, Ok(found), 1..) if found > 0 => Ok(found),
         (0, Ok(0), 0) => Ok(0),
-        _ => Err(Error::Damaged("the file is not a store".into())),
+        _ => Err(damaged("the file is not a store")),
     }
 }
 
@@ -44,7 +46,7 @@ pub(super) fn migrate(
     version: u32,
     migrations: &[&str],
     backup: impl Fn(u32) -> PathBuf,
-) -> Result<(), Error> {
+) -> Result<()> {
     if version == 0 {
         return take(connection, migrations, migrations.len() as u32);
     }
@@ -56,15 +58,15 @@ pub(super) fn migrate(
 }
 
 /// Takes these steps to a version, or none of them.
-fn take(connection: &mut Connection, steps: &[&str], to: u32) -> Result<(), Error> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    for step in steps {
-        transaction.execute_batch(step)?;
-    }
-    transaction.pragma_update(None, "application_id", APPLICATION)?;
-    transaction.pragma_update(None, "user_version", to)?;
-    transaction.commit()?;
-    Ok(())
+fn take(connection: &mut Connection, steps: &[&str], to: u32) -> Result<()> {
+    whole(connection, |connection| {
+        for step in steps {
+            connection.execute_batch(step)?;
+        }
+        connection.pragma_update(None, "application_id", APPLICATION)?;
+        connection.pragma_update(None, "user_version", to)?;
+        Ok(())
+    })
 }
 
 #[cfg(test)]

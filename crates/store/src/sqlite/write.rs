@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, HashMap};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::code::PurposeColumn;
+use super::fault::Result;
 use super::locator::Locators;
 use super::record::{self, Decoded};
 use super::{counter, read};
 use crate::{
-    Brief, Change, Copy, Element, ElementId, Error, Fact, Failure, FailureKind, Group, GroupId,
-    History, Host, Kept, Poll, Query, RobotsAnswer, Source, SourceId, State, Totals,
+    Brief, Change, Copy, Element, ElementId, Fact, Failure, FailureKind, Group, GroupId, History,
+    Host, Kept, Poll, Query, RobotsAnswer, Source, SourceId, State, Totals,
 };
 
 /// Records of a source that is removed are cleared in chunks of this many elements,
@@ -18,7 +19,7 @@ use crate::{
 const CLEARED_AT_ONCE: usize = 10_000;
 
 /// Keeps these facts, inside a transaction.
-pub(super) fn all<'a>(connection: &'a Connection, facts: &'a [Fact]) -> Result<(), Error> {
+pub(super) fn all<'a>(connection: &'a Connection, facts: &'a [Fact]) -> Result<()> {
     let mut batch = Batch {
         connection,
         chunks: BTreeMap::new(),
@@ -64,7 +65,7 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn keep(&mut self, fact: &'a Fact) -> Result<(), Error> {
+    fn keep(&mut self, fact: &'a Fact) -> Result<()> {
         match fact {
             Fact::Source(source) => self.source(source),
             Fact::SourceRemoved(source) => self.source_removed(*source),
@@ -88,7 +89,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    fn source(&self, source: &Source) -> Result<(), Error> {
+    fn source(&self, source: &Source) -> Result<()> {
         let totals = &source.totals;
         let (kind, message, at) = parts(source.error.as_ref());
         self.connection
@@ -117,7 +118,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn source_removed(&mut self, source: SourceId) -> Result<(), Error> {
+    fn source_removed(&mut self, source: SourceId) -> Result<()> {
         let connection = self.connection;
         let mut from = 0;
         loop {
@@ -156,7 +157,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn totals(&self, source: SourceId, totals: &Totals) -> Result<(), Error> {
+    fn totals(&self, source: SourceId, totals: &Totals) -> Result<()> {
         self.connection
             .prepare_cached(
                 "UPDATE source SET n_elements = ?, n_new = ?, n_failing = ?, n_blocked = ?, \
@@ -175,7 +176,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn source_error(&self, source: SourceId, failure: Option<&Failure>) -> Result<(), Error> {
+    fn source_error(&self, source: SourceId, failure: Option<&Failure>) -> Result<()> {
         let (kind, message, at) = parts(failure);
         self.connection
             .prepare_cached(
@@ -185,7 +186,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn group(&self, group: &Group) -> Result<(), Error> {
+    fn group(&self, group: &Group) -> Result<()> {
         self.connection
             .prepare_cached(
                 "INSERT OR REPLACE INTO element_group (id, parent, name) VALUES (?, ?, ?)",
@@ -198,7 +199,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn element(&mut self, element: &Element) -> Result<(), Error> {
+    fn element(&mut self, element: &Element) -> Result<()> {
         match self.written(element.id)? {
             Some(old) => {
                 if old.element != *element {
@@ -218,7 +219,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    fn kept(&mut self, kept: &Kept) -> Result<(), Error> {
+    fn kept(&mut self, kept: &Kept) -> Result<()> {
         let Some(old) = self.written(kept.element.id)? else {
             return self.insert(kept);
         };
@@ -238,7 +239,7 @@ impl<'a> Batch<'a> {
     }
 
     /// What is written of an element, but for its record.
-    fn written(&self, element: ElementId) -> Result<Option<Kept>, Error> {
+    fn written(&self, element: ElementId) -> Result<Option<Kept>> {
         // Nearly all elements that come in great numbers are new.
         if i64::from(element.0) >= self.next_element {
             return Ok(None);
@@ -249,7 +250,7 @@ impl<'a> Batch<'a> {
         row.map(|row| read::written(row)).transpose()
     }
 
-    fn insert(&mut self, kept: &Kept) -> Result<(), Error> {
+    fn insert(&mut self, kept: &Kept) -> Result<()> {
         let element = &kept.element;
         let (kind, message, at) = parts(kept.failure.as_ref());
         self.connection
@@ -284,7 +285,7 @@ impl<'a> Batch<'a> {
         self.put_brief(kept, kept.history)
     }
 
-    fn describe(&mut self, old: &Element, element: &Element) -> Result<(), Error> {
+    fn describe(&mut self, old: &Element, element: &Element) -> Result<()> {
         self.connection
             .prepare_cached(
                 "UPDATE element SET source = ?, locator = ?, group_id = ?, host = ?, role = ?, \
@@ -307,7 +308,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn stand(&self, kept: &Kept) -> Result<(), Error> {
+    fn stand(&self, kept: &Kept) -> Result<()> {
         let (kind, message, at) = parts(kept.failure.as_ref());
         self.connection
             .prepare_cached(
@@ -326,7 +327,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn copy(&self, element: ElementId, copy: Option<&Copy>) -> Result<(), Error> {
+    fn copy(&self, element: ElementId, copy: Option<&Copy>) -> Result<()> {
         let Some(copy) = copy else {
             self.connection
                 .prepare_cached("DELETE FROM copy WHERE element = ?")?
@@ -356,7 +357,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn poll(&self, poll: &Poll) -> Result<(), Error> {
+    fn poll(&self, poll: &Poll) -> Result<()> {
         self.connection
             .prepare_cached(
                 "INSERT INTO poll (element, source, begun_at, at, since, outcome, status, error, \
@@ -378,7 +379,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn change(&self, change: &Change) -> Result<(), Error> {
+    fn change(&self, change: &Change) -> Result<()> {
         self.connection
             .prepare_cached(
                 "INSERT INTO change (element, source, found_at, latest_at, previous_poll_at, kind, \
@@ -402,7 +403,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn query(&self, query: &Query) -> Result<(), Error> {
+    fn query(&self, query: &Query) -> Result<()> {
         self.connection
             .prepare_cached(
                 "INSERT OR REPLACE INTO query (source, text, asked_at, n_requests, total, \
@@ -423,7 +424,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn host(&self, host: &Host) -> Result<(), Error> {
+    fn host(&self, host: &Host) -> Result<()> {
         // A robots.txt may be half a megabyte, and a host is written with every
         // poll.
         let digest = robots_digest(host);
@@ -451,7 +452,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn robots(&self, host: &Host) -> Result<(), Error> {
+    fn robots(&self, host: &Host) -> Result<()> {
         self.connection
             .prepare_cached("DELETE FROM robots WHERE group_id = ?")?
             .execute([host.group.number()])?;
@@ -475,14 +476,14 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn group_memory(&self, group: GroupId, bytes: &[u8]) -> Result<(), Error> {
+    fn group_memory(&self, group: GroupId, bytes: &[u8]) -> Result<()> {
         self.connection
             .prepare_cached("INSERT OR REPLACE INTO group_memory (group_id, bytes) VALUES (?, ?)")?
             .execute(params![group.number(), bytes])?;
         Ok(())
     }
 
-    fn note(&self, name: &str, bytes: Option<&[u8]>) -> Result<(), Error> {
+    fn note(&self, name: &str, bytes: Option<&[u8]>) -> Result<()> {
         match bytes {
             Some(bytes) => self
                 .connection
@@ -502,7 +503,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    fn history(&mut self, element: ElementId) -> Result<History, Error> {
+    fn history(&mut self, element: ElementId) -> Result<History> {
         let place = record::place_of(element);
         let chunk = self.chunk(record::chunk_of(element))?;
         match record::decode(&chunk[place..place + record::LENGTH]) {
@@ -511,7 +512,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    fn put_brief(&mut self, kept: &Kept, history: History) -> Result<(), Error> {
+    fn put_brief(&mut self, kept: &Kept, history: History) -> Result<()> {
         let brief = Brief {
             history,
             ..kept.brief()
@@ -519,11 +520,7 @@ impl<'a> Batch<'a> {
         self.put_record(kept.element.id, &record::encode(&brief))
     }
 
-    fn put_record(
-        &mut self,
-        element: ElementId,
-        record: &[u8; record::LENGTH],
-    ) -> Result<(), Error> {
+    fn put_record(&mut self, element: ElementId, record: &[u8; record::LENGTH]) -> Result<()> {
         let place = record::place_of(element);
         let chunk = self.chunk(record::chunk_of(element))?;
         chunk[place..place + record::LENGTH].copy_from_slice(record);
@@ -531,7 +528,7 @@ impl<'a> Batch<'a> {
     }
 
     /// A chunk, to be written at the end; of the right length.
-    fn chunk(&mut self, id: u32) -> Result<&mut [u8], Error> {
+    fn chunk(&mut self, id: u32) -> Result<&mut [u8]> {
         use std::collections::btree_map::Entry;
         match self.chunks.entry(id) {
             Entry::Occupied(entry) => Ok(entry.into_mut()),
@@ -550,7 +547,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    fn write_chunks(&mut self) -> Result<(), Error> {
+    fn write_chunks(&mut self) -> Result<()> {
         for (id, bytes) in std::mem::take(&mut self.chunks) {
             if bytes.iter().all(|byte| *byte == 0) {
                 self.connection
@@ -568,7 +565,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn write_n_new(&mut self) -> Result<(), Error> {
+    fn write_n_new(&mut self) -> Result<()> {
         for (host, by) in std::mem::take(&mut self.n_new) {
             if by != 0 {
                 self.connection
