@@ -29,6 +29,7 @@ pub(super) fn check(
             check_counts,
             check_orphans,
             check_queries,
+            check_memories,
         ];
         for check in checks {
             if let Err(error) = check(connection, &mut problems) {
@@ -81,6 +82,14 @@ pub(super) fn repair(
             [],
         )?,
         "queries of sources that there are not, removed",
+    );
+    say(
+        connection.execute(
+            "DELETE FROM memory WHERE kind = 2 \
+             AND NOT EXISTS (SELECT 1 FROM source WHERE id = number)",
+            [],
+        )?,
+        "memories of sources that there are not, removed",
     );
     let mut missing = Vec::new();
     missing_bodies(connection, has_body, |problem| missing.push(problem))?;
@@ -380,6 +389,18 @@ fn check_queries(connection: &Connection, problems: &mut Problems) -> Result<()>
     let mut rows = statement.query([MOST_PROBLEMS as i64])?;
     while let Some(row) = rows.next()? {
         problems.add(Problem::QueriesAlone(row.get(0)?));
+    }
+    Ok(())
+}
+
+fn check_memories(connection: &Connection, problems: &mut Problems) -> Result<()> {
+    let mut statement = connection.prepare(
+        "SELECT number FROM memory WHERE kind = 2 \
+         AND NOT EXISTS (SELECT 1 FROM source WHERE id = number) LIMIT ?",
+    )?;
+    let mut rows = statement.query([MOST_PROBLEMS as i64])?;
+    while let Some(row) = rows.next()? {
+        problems.add(Problem::MemoryAlone(row.get(0)?));
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! A store in one file, by SQLite.
 //!
-//! One process writes, under a lock that dies with it; any number read beside it.
+//! One process writes, under a lock that dies with it, which is its lease; any number
+//! read beside it.
 //! The file is in WAL mode: a commit is one append, and a process that is killed
 //! leaves whole batches only.
 //!
@@ -15,12 +16,13 @@ mod code;
 mod counter;
 mod fault;
 mod locator;
+mod lock;
 mod read;
 pub(crate) mod record;
 mod schema;
 mod write;
 
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -29,32 +31,30 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use fault::Fault;
+use lock::Lock;
 
 use crate::{
     Audit, BodyId, Brief, Change, ChangeFilter, ElementId, Error, Fact, Group, GroupId, Host, Kept,
-    Moment, Poll, Problem, Query, Source, SourceId, Store,
+    MemoryOf, Moment, Numbers, Poll, Problem, Query, Reader, Source, SourceId, Writer,
 };
 
-/// Facts, kept by SQLite in a folder.
+/// Facts, kept by SQLite in a folder: to write and to read them, or only to read.
 #[derive(Debug)]
-pub struct Sqlite {
+pub struct Sqlite<Access = Writing> {
     connection: Connection,
-    /// Of the writer. Let go of after the connection, which is above it.
-    lock: Option<Lock>,
+    /// Let go of after the connection, which is above it.
+    access: Access,
 }
 
-/// Held by the writer for as long as it lives; the system lets go of it however the
-/// process ends.
+/// May read.
 #[derive(Debug)]
-struct Lock(File);
+pub struct Reading;
 
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // Closing the file is not enough while another thread starts a process: until
-        // that has become another program, it has the file as well, and the next to
-        // come would find the store in use.
-        let _ = self.0.unlock();
-    }
+/// May read and write: holds the lock of the folder, and gives out numbers.
+#[derive(Debug)]
+pub struct Writing {
+    lock: Lock,
+    numbers: Numbers,
 }
 
 const FILE: &str = "store.db";
@@ -86,10 +86,12 @@ impl Sqlite {
     pub fn create_or_open(folder: impl AsRef<Path>) -> Result<Self, Error> {
         let folder = folder.as_ref();
         fs::create_dir_all(folder).map_err(|source| Error::file(folder, source))?;
-        let lock = lock(&folder.join(LOCK))?;
+        let lock = Lock::take(folder.join(LOCK))?;
+        let connection = connect_to_write(folder)?;
+        let numbers = counter::numbers(&connection)?;
         Ok(Self {
-            connection: connect_to_write(folder)?,
-            lock: Some(lock),
+            connection,
+            access: Writing { lock, numbers },
         })
     }
 
@@ -99,7 +101,7 @@ impl Sqlite {
     /// # Errors
     /// [`Error::Missing`] if there is none; [`Error::TooNew`] and [`Error::TooOld`]
     /// if it is of another version, [`Error::Damaged`] if it is something else.
-    pub fn read_only(folder: impl AsRef<Path>) -> Result<Self, Error> {
+    pub fn read_only(folder: impl AsRef<Path>) -> Result<Sqlite<Reading>, Error> {
         let path = folder.as_ref().join(FILE);
         if !path.exists() {
             return Err(Error::Missing(path));
@@ -109,13 +111,56 @@ impl Sqlite {
         match schema::version(&connection)? {
             0 => Err(Error::Missing(path)),
             found if found < known => Err(Error::TooOld { found, known }),
-            _ => Ok(Self {
+            _ => Ok(Sqlite {
                 connection,
-                lock: None,
+                access: Reading,
             }),
         }
     }
 
+    /// Mends what follows from the rest: records, counts, indices, what is left of
+    /// elements and sources that there are not. A copy whose body is missing is forgotten, so
+    /// that it is fetched again. Says what was done, in sentences.
+    ///
+    /// # Errors
+    /// If the store cannot be read or written; then it is as it was.
+    pub fn repair(
+        &mut self,
+        has_body: &mut dyn FnMut(BodyId) -> bool,
+    ) -> Result<Vec<String>, Error> {
+        self.access.lock.check()?;
+        Ok(whole(&mut self.connection, |connection| {
+            check::repair(connection, has_body)
+        })?)
+    }
+
+    /// Puts what was appended in its place, and makes sure of it.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn checkpoint(&self) -> Result<(), Error> {
+        // Answers with a row: whether readers were in the way, which is no harm.
+        self.connection
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+            .map_err(Fault::from)?;
+        Ok(())
+    }
+
+    /// Closes the store with nothing left to be put in its place.
+    ///
+    /// To drop it is safe as well; the next to open it then finds more to do.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn close(self) -> Result<(), Error> {
+        self.checkpoint()?;
+        let closed = self.connection.close();
+        closed.map_err(|(_, error)| Fault::from(error))?;
+        Ok(())
+    }
+}
+
+impl<Access> Sqlite<Access> {
     /// Writes a copy of the store as it is now, while it is being used, to a file
     /// that takes its name when it is whole.
     ///
@@ -132,70 +177,6 @@ impl Sqlite {
     /// If the store cannot be read at all.
     pub fn check(&self, has_body: &mut dyn FnMut(BodyId) -> bool) -> Result<Vec<Problem>, Error> {
         Ok(check::check(&self.connection, has_body)?)
-    }
-
-    /// Mends what follows from the rest: records, counts, indices, what is left of
-    /// elements and sources that there are not. A copy whose body is missing is forgotten, so
-    /// that it is fetched again. Says what was done, in sentences.
-    ///
-    /// # Errors
-    /// If the store cannot be read or written; then it is as it was.
-    pub fn repair(
-        &mut self,
-        has_body: &mut dyn FnMut(BodyId) -> bool,
-    ) -> Result<Vec<String>, Error> {
-        self.writable()?;
-        Ok(whole(&mut self.connection, |connection| {
-            check::repair(connection, has_body)
-        })?)
-    }
-
-    /// Puts what was appended in its place, and makes sure of it.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub fn checkpoint(&self) -> Result<(), Error> {
-        self.writable()?;
-        // Answers with a row: whether readers were in the way, which is no harm.
-        self.connection
-            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
-            .map_err(Fault::from)?;
-        Ok(())
-    }
-
-    /// Closes the store with nothing left to be put in its place.
-    ///
-    /// To drop it is safe as well; the next to open it then finds more to do.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub fn close(self) -> Result<(), Error> {
-        if self.lock.is_some() {
-            self.checkpoint()?;
-        }
-        let closed = self.connection.close();
-        closed.map_err(|(_, error)| Fault::from(error))?;
-        Ok(())
-    }
-
-    fn writable(&self) -> Result<(), Error> {
-        match self.lock {
-            Some(_) => Ok(()),
-            None => Err(Error::ReadOnly),
-        }
-    }
-}
-
-fn lock(path: &Path) -> Result<Lock, Error> {
-    let mut options = File::options();
-    options.read(true).write(true).create(true).truncate(false);
-    let file = options
-        .open(path)
-        .map_err(|source| Error::file(path, source))?;
-    match file.try_lock() {
-        Ok(()) => Ok(Lock(file)),
-        Err(TryLockError::WouldBlock) => Err(Error::InUse),
-        Err(TryLockError::Error(source)) => Err(Error::file(path, source)),
     }
 }
 
@@ -260,14 +241,26 @@ fn back_up(from: &Connection, to: &Path) -> fault::Result<()> {
     Ok(())
 }
 
-impl Store for Sqlite {
+impl Writer for Sqlite {
     fn commit(&mut self, facts: &[Fact]) -> Result<(), Error> {
-        self.writable()?;
-        Ok(whole(&mut self.connection, |connection| {
+        self.access.lock.check()?;
+        whole(&mut self.connection, |connection| {
             write::all(connection, facts)
-        })?)
+        })?;
+        self.access.numbers.take(facts);
+        Ok(())
     }
 
+    fn numbers(&self) -> Numbers {
+        self.access.numbers.clone()
+    }
+
+    fn close(self: Box<Self>) -> Result<(), Error> {
+        Self::close(*self)
+    }
+}
+
+impl<Access: Send> Reader for Sqlite<Access> {
     fn sources(&self) -> Result<Vec<Source>, Error> {
         Ok(read::sources(&self.connection)?)
     }
@@ -282,6 +275,10 @@ impl Store for Sqlite {
 
     fn hosts(&self) -> Result<Vec<Host>, Error> {
         Ok(read::hosts(&self.connection)?)
+    }
+
+    fn memory(&self, of: MemoryOf) -> Result<Option<Vec<u8>>, Error> {
+        Ok(read::memory(&self.connection, of)?)
     }
 
     fn group_memories(&self) -> Result<Vec<(GroupId, Vec<u8>)>, Error> {

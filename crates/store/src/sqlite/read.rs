@@ -4,14 +4,15 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::code::PurposeColumn;
+use super::code::{PurposeColumn, memory_key};
 use super::counter;
 use super::fault::{Fault, Result, damaged};
 use super::locator::{self, candidates};
 use super::record::{self, Decoded};
 use crate::{
     Audit, BodyId, Brief, Change, ChangeFilter, Copy, Element, ElementId, Failure, Group, GroupId,
-    History, Host, Kept, Moment, Poll, Query, Robots, RobotsAnswer, Source, SourceId, Totals,
+    History, Host, Kept, MemoryOf, Moment, Poll, Query, Robots, RobotsAnswer, Source, SourceId,
+    Totals,
 };
 
 pub(super) fn sources(connection: &Connection) -> Result<Vec<Source>> {
@@ -112,9 +113,17 @@ pub(super) fn robots_code(answer: &RobotsAnswer) -> u8 {
     }
 }
 
+pub(super) fn memory(connection: &Connection, of: MemoryOf) -> Result<Option<Vec<u8>>> {
+    let mut statement = connection.prepare_cached(MEMORY)?;
+    let bytes = statement.query_row(memory_key(of), |row| row.get(0));
+    Ok(bytes.optional()?)
+}
+
+const MEMORY: &str = "SELECT bytes FROM memory WHERE kind = ? AND number = ?";
+
 pub(super) fn group_memories(connection: &Connection) -> Result<Vec<(GroupId, Vec<u8>)>> {
-    let mut statement =
-        connection.prepare_cached("SELECT group_id, bytes FROM group_memory ORDER BY group_id")?;
+    let mut statement = connection
+        .prepare_cached("SELECT number, bytes FROM memory WHERE kind = 3 ORDER BY number")?;
     let memories = statement.query_map([], |row| Ok((group_id(row, 0)?, row.get(1)?)))?;
     Ok(memories.collect::<Result<_, _>>()?)
 }
@@ -123,14 +132,10 @@ pub(super) fn group_memories_by_id(
     connection: &Connection,
     ids: &[GroupId],
 ) -> Result<Vec<(GroupId, Vec<u8>)>> {
-    let mut statement =
-        connection.prepare_cached("SELECT bytes FROM group_memory WHERE group_id = ?")?;
     let mut memories = Vec::with_capacity(ids.len());
-    for id in ids {
-        let memory = statement
-            .query_row([id.number()], |row| row.get(0))
-            .optional()?;
-        memories.extend(memory.map(|memory| (*id, memory)));
+    for &id in ids {
+        let memory = memory(connection, MemoryOf::Group(id))?;
+        memories.extend(memory.map(|memory| (id, memory)));
     }
     Ok(memories)
 }

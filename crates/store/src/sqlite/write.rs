@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::code::PurposeColumn;
+use super::code::{PurposeColumn, memory_key};
 use super::fault::Result;
 use super::locator::Locators;
 use super::record::{self, Decoded};
 use super::{counter, read};
 use crate::{
     Brief, Change, Copy, Element, ElementId, Fact, Failure, FailureKind, Group, GroupId, History,
-    Host, Kept, Poll, Query, RobotsAnswer, Source, SourceId, State, Totals,
+    Host, Kept, MemoryOf, Poll, Query, RobotsAnswer, Source, SourceId, State, Totals,
 };
 
 /// Records of a source that is removed are cleared in chunks of this many elements,
@@ -28,6 +28,7 @@ pub(super) fn all<'a>(connection: &'a Connection, facts: &'a [Fact]) -> Result<(
         n_new: HashMap::new(),
         locators: Locators::load(connection)?,
         next_element: counter::load(connection, counter::NEXT_ELEMENT)?,
+        next_source: 0,
     };
     let next_element = batch.next_element;
     for fact in facts {
@@ -38,12 +39,15 @@ pub(super) fn all<'a>(connection: &'a Connection, facts: &'a [Fact]) -> Result<(
     for host in batch.hosts.values() {
         batch.host(host)?;
     }
-    for (group, bytes) in &batch.memories {
-        batch.group_memory(*group, bytes)?;
+    for (of, bytes) in &batch.memories {
+        batch.memory(*of, bytes)?;
     }
     batch.locators.save(connection)?;
     if batch.next_element != next_element {
         counter::save(connection, counter::NEXT_ELEMENT, batch.next_element)?;
+    }
+    if batch.next_source > 0 {
+        counter::raise(connection, counter::NEXT_SOURCE, batch.next_source)?;
     }
     Ok(())
 }
@@ -53,15 +57,17 @@ struct Batch<'a> {
     connection: &'a Connection,
     /// Chunks with records that differ from what is written.
     chunks: BTreeMap<u32, Vec<u8>>,
-    /// What was said last of hosts, and is remembered of groups: polls of one host
-    /// come together.
+    /// What was said last of hosts, and is to be remembered: polls of one host come
+    /// together.
     hosts: BTreeMap<GroupId, &'a Host>,
-    memories: BTreeMap<GroupId, &'a [u8]>,
+    memories: BTreeMap<MemoryOf, &'a [u8]>,
     /// How many more new elements hosts have than is written.
     n_new: HashMap<GroupId, i64>,
     locators: Locators,
     /// Above all elements that there are or ever were.
     next_element: i64,
+    /// Above all sources of this batch.
+    next_source: i64,
 }
 
 impl<'a> Batch<'a> {
@@ -81,15 +87,16 @@ impl<'a> Batch<'a> {
                 self.hosts.insert(host.group, host);
                 Ok(())
             }
-            Fact::GroupMemory(group, bytes) => {
-                self.memories.insert(*group, bytes);
+            Fact::Memory(of, bytes) => {
+                self.memories.insert(*of, bytes);
                 Ok(())
             }
             Fact::Note(name, bytes) => self.note(name, bytes.as_deref()),
         }
     }
 
-    fn source(&self, source: &Source) -> Result<()> {
+    fn source(&mut self, source: &Source) -> Result<()> {
+        self.next_source = self.next_source.max(i64::from(source.id.0) + 1);
         let totals = &source.totals;
         let (kind, message, at) = parts(source.error.as_ref());
         self.connection
@@ -144,6 +151,11 @@ impl<'a> Batch<'a> {
                 None => break,
             }
         }
+        let of = MemoryOf::Search(source);
+        self.memories.remove(&of);
+        connection
+            .prepare_cached("DELETE FROM memory WHERE kind = ? AND number = ?")?
+            .execute(memory_key(of))?;
         for statement in [
             "DELETE FROM copy WHERE element IN (SELECT id FROM element WHERE source = ?)",
             "DELETE FROM poll WHERE element IN (SELECT id FROM element WHERE source = ?)",
@@ -476,10 +488,16 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn group_memory(&self, group: GroupId, bytes: &[u8]) -> Result<()> {
+    fn memory(&self, of: MemoryOf, bytes: &[u8]) -> Result<()> {
+        let [kind, number] = memory_key(of);
+        // What is the same is told with every batch, and writes no page.
         self.connection
-            .prepare_cached("INSERT OR REPLACE INTO group_memory (group_id, bytes) VALUES (?, ?)")?
-            .execute(params![group.number(), bytes])?;
+            .prepare_cached(
+                "INSERT INTO memory (kind, number, bytes) VALUES (?, ?, ?) \
+                 ON CONFLICT (kind, number) DO UPDATE SET bytes = excluded.bytes \
+                 WHERE bytes <> excluded.bytes",
+            )?
+            .execute(params![kind, number, bytes])?;
         Ok(())
     }
 

@@ -6,8 +6,8 @@ use proptest::test_runner::RngSeed;
 use springtide_store::conformance::assert_same;
 use springtide_store::{
     BodyId, Change, ChangeKind, Copy, Element, ElementId, Fact, Failure, FailureKind, Group,
-    GroupId, History, Host, Kept, Memory, Moment, Poll, PollOutcome, Purpose, Query, Robots,
-    RobotsAnswer, Role, Source, SourceId, SourceKind, Sqlite, State, Store, Totals,
+    GroupId, History, Host, Kept, Memory, MemoryOf, Moment, Partition, Poll, PollOutcome, Purpose,
+    Query, Robots, RobotsAnswer, Role, Source, SourceId, SourceKind, Sqlite, State, Totals, Writer,
 };
 
 /// Few of each, so that facts meet.
@@ -59,7 +59,7 @@ fn fact() -> impl Strategy<Value = Fact> {
             .prop_map(|(id, parent, name)| Fact::Group(Group { id, parent, name })),
         3 => query().prop_map(Fact::Query),
         1 => host().prop_map(Fact::Host),
-        1 => (group_id(), bytes()).prop_map(|(id, bytes)| Fact::GroupMemory(id, bytes)),
+        2 => (memory_of(), bytes()).prop_map(|(of, bytes)| Fact::Memory(of, bytes)),
         1 => option::of(bytes()).prop_map(|bytes| Fact::Note("note", bytes)),
     ]
 }
@@ -331,6 +331,16 @@ fn failure() -> impl Strategy<Value = Failure> {
 
 fn failure_kind() -> impl Strategy<Value = FailureKind> {
     prop::sample::select(FailureKind::ALL)
+}
+
+fn memory_of() -> impl Strategy<Value = MemoryOf> {
+    let partition = || (0..N_OTHERS).prop_map(Partition);
+    prop_oneof![
+        partition().prop_map(MemoryOf::Scheduler),
+        partition().prop_map(MemoryOf::Pace),
+        source_id().prop_map(MemoryOf::Search),
+        group_id().prop_map(MemoryOf::Group),
+    ]
 }
 
 fn source_id() -> impl Strategy<Value = SourceId> {
