@@ -11,11 +11,11 @@ use std::collections::{BTreeMap, VecDeque};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use springtide_policy::agenda::rows::{PageRead, RowChange, SearchRequest, SearchSource};
-use springtide_policy::agenda::{
-    self, Agenda, Pace, Poll, Request, SearchId, SearchPoll, Verdict,
-};
+use springtide_policy::agenda::{self, Agenda, Pace, Poll, Request, SearchId, SearchPoll, Verdict};
 use springtide_policy::schedule::{Choice, Scheduler, Terms};
-use springtide_policy::{Element, ElementId, Elements, GroupId, Outcome, Present, Purpose, Span, Time};
+use springtide_policy::{
+    Element, ElementId, Elements, GroupId, Outcome, Present, Purpose, Span, Time,
+};
 
 use crate::world::{Cursor, World, id};
 
@@ -108,7 +108,15 @@ pub fn play(
     (start, end): (i64, i64),
     watch: &mut dyn FnMut(Asked),
 ) {
-    play_with(world, project, &mut [], clock, (start, end), watch, &mut |_, _| {});
+    play_with(
+        world,
+        project,
+        &mut [],
+        clock,
+        (start, end),
+        watch,
+        &mut |_, _| {},
+    );
 }
 
 /// The same with search sources; `ask` is told of every request to them.

@@ -377,7 +377,7 @@ fn polled(mut kept: Kept, now: i64) -> Vec<Fact> {
             group: element.host,
             requested_at: Some(at),
             not_before: None,
-            not_before_reason: None,
+            pause: None,
             n_failures: 0,
             robots: vec![Robots {
                 origin: "https://example.org".into(),

@@ -36,8 +36,8 @@ use std::collections::BTreeSet;
 use crate::{
     Audit, BodyId, Brief, Change, ChangeFilter, ChangeKind, Copy, Element, ElementId, Error, Fact,
     Failure, FailureKind, Group, GroupId, History, Host, Kept, MemoryOf, Moment, Numbered, Numbers,
-    Partition, Poll, PollOutcome, Purpose, Query, Reader, Robots, RobotsAnswer, Role, Source,
-    SourceId, SourceKind, State, Totals, Writer,
+    Partition, Pause, Poll, PollOutcome, Purpose, Query, Reader, Robots, RobotsAnswer, Role,
+    Source, SourceId, SourceKind, State, Totals, Writer,
 };
 
 /// Where there is a store to be tested, empty at first.
@@ -220,7 +220,7 @@ pub fn hosts_are_kept_with_every_robots_txt(store: &mut dyn Writer) {
         group: group(5),
         requested_at: Some(Moment(1)),
         not_before: Some(Moment(2)),
-        not_before_reason: Some("retry-after".into()),
+        pause: Some(Pause::RetryAfter),
         n_failures: 3,
         robots: vec![
             robots(
@@ -235,13 +235,14 @@ pub fn hosts_are_kept_with_every_robots_txt(store: &mut dyn Writer) {
         group: group(2),
         requested_at: None,
         not_before: None,
-        not_before_reason: None,
+        pause: None,
         n_failures: 0,
         robots: Vec::new(),
     };
     keep(store, &[Fact::Host(host.clone()), Fact::Host(bare.clone())]);
     assert_eq!(store.hosts().unwrap(), [bare.clone(), host.clone()]);
     host.requested_at = Some(Moment(9));
+    host.pause = Some(Pause::BackOff);
     keep(store, &[Fact::Host(host.clone())]);
     assert_eq!(store.hosts().unwrap(), [bare.clone(), host.clone()]);
     host.robots[0].answer = RobotsAnswer::Rules(String::new());

@@ -1,6 +1,7 @@
 //! The facts that a store keeps.
 
 use crate::{BodyId, Failure, FailureKind};
+pub use springtide_policy::agenda::Pause;
 pub use springtide_policy::{ElementId, GroupId, Purpose};
 
 /// A moment: milliseconds since 1970, UTC.
@@ -454,8 +455,8 @@ pub struct Host {
     pub requested_at: Option<Moment>,
     /// Nothing is asked before then.
     pub not_before: Option<Moment>,
-    /// Why, in one word: `retry-after` or `back-off`.
-    pub not_before_reason: Option<String>,
+    /// Why.
+    pub pause: Option<Pause>,
     /// Requests in a row that failed.
     pub n_failures: u32,
     /// Its robots.txt: one for every origin (scheme, name and port) in the group.

@@ -16,9 +16,7 @@ use springtide_engine::settings::{
 use springtide_engine::{Event, Until, register};
 use springtide_policy::agenda::rows::{self, SearchSource, host_limit};
 use springtide_policy::agenda::{self, FirstPolls};
-use springtide_policy::query::{
-    Live, Method, Retrieval, RowsBuilder, Split, StopWords, terms_in,
-};
+use springtide_policy::query::{Live, Method, Retrieval, RowsBuilder, Split, StopWords, terms_in};
 use springtide_policy::schedule::{Choice, Quota, Shadow, Terms};
 use springtide_policy::{
     Budget, Element, Elements, Groups, Objective, Purpose, Rate, Span, Time, Weight,
@@ -28,8 +26,8 @@ use springtide_sim::project::{
 };
 use springtide_sim::world::World as Simulated;
 use springtide_store::{
-    ElementId, Fact, Group, GroupId, Host, Moment, Robots, RobotsAnswer, Role, SourceKind, Sqlite,
-    Store,
+    ElementId, Fact, Group, GroupId, Host, Moment, Reader, Robots, RobotsAnswer, Role, SourceKind,
+    Sqlite, Writer,
 };
 
 use crate::run::settings;
@@ -183,7 +181,7 @@ fn known_host(group: GroupId, name: &str, now: Moment) -> Fact {
         group,
         requested_at: None,
         not_before: None,
-        not_before_reason: None,
+        pause: None,
         n_failures: 0,
         robots: vec![Robots {
             origin: format!("http://{name}"),
@@ -231,9 +229,8 @@ fn prepare(
         });
         let (page, host) = (index / drawn.n_hosts, index % drawn.n_hosts);
         let changes = origins[host].site().changes(page, end);
-        let days = |at: SystemTime| {
-            at.duration_since(start).unwrap_or_default().as_secs_f64() / 86_400.0
-        };
+        let days =
+            |at: SystemTime| at.duration_since(start).unwrap_or_default().as_secs_f64() / 86_400.0;
         times.extend(changes.into_iter().filter(|&at| at > start).map(days));
         starts.push(times.len());
     }
@@ -298,7 +295,13 @@ impl SearchBox for SimulatedShop<'_> {
         let found = self.server.catalogue().find(query);
         let (size, top) = (self.server.settings().page_size, self.server.settings().top);
         let first = (number as usize - 1) * size;
-        let results: Vec<usize> = found.iter().copied().take(top).skip(first).take(size).collect();
+        let results: Vec<usize> = found
+            .iter()
+            .copied()
+            .take(top)
+            .skip(first)
+            .take(size)
+            .collect();
         let ours: Vec<(usize, ElementId)> = results
             .iter()
             .filter_map(|number| Some((*number, *self.ours.get(number)?)))
@@ -337,7 +340,10 @@ async fn check_shop(seed: u64) {
     let quota = rng.random_range(2..8);
     let by_id: bool = rng.random();
 
-    let world = World { seed, ..World::new() };
+    let world = World {
+        seed,
+        ..World::new()
+    };
     let began = world.network.clock().now();
     let server = SearchServer::start_in(&world.network, "shop.example", shop);
     let folder = tempfile::tempdir().unwrap();
@@ -368,7 +374,9 @@ async fn check_shop(seed: u64) {
         parent: None,
         name: "shop.example".to_owned(),
     };
-    store.commit(&[Fact::Group(group), known_host(host, "shop.example", began)]).unwrap();
+    store
+        .commit(&[Fact::Group(group), known_host(host, "shop.example", began)])
+        .unwrap();
     let mut ours = BTreeMap::new();
     let (mut known, mut row) = (Vec::new(), Element::default());
     for kept in store.elements(None, ElementId(0), n + 2).unwrap() {
@@ -433,9 +441,17 @@ async fn check_shop(seed: u64) {
             format!("/item/{}", server.catalogue().id(number))
         }
     };
-    play_with(&nothing, &project, &mut shops, &EngineTicks, span, &mut |_| {}, &mut |at, asked| {
-        played.push((at, path_of(asked)));
-    });
+    play_with(
+        &nothing,
+        &project,
+        &mut shops,
+        &EngineTicks,
+        span,
+        &mut |_| {},
+        &mut |at, asked| {
+            played.push((at, path_of(asked)));
+        },
+    );
     assert!(played.len() > 100, "{}", played.len());
     for (number, (played, shipped)) in played.iter().zip(&shipped).enumerate() {
         assert_eq!(played, shipped, "request {number} of seed {seed}");
@@ -462,7 +478,9 @@ fn decisions(
         has_by_id: search.by_id.is_some(),
         max_interval: search.max_interval,
         pause: search.pause,
-        quota: search.quota.map(|quota| Quota::new(quota.n_polls, quota.span)),
+        quota: search
+            .quota
+            .map(|quota| Quota::new(quota.n_polls, quota.span)),
         ..rows::Settings::new(retrieval, Objective::Freshness)
     };
     let rows_known = known.iter().map(|&(element, _)| rows::KnownRow {
@@ -478,7 +496,9 @@ fn decisions(
     let mut builder = RowsBuilder::new();
     let mut columns = BTreeMap::new();
     for &(_, number) in known {
-        let row = server.catalogue().row_at(number, server.catalogue().started_at());
+        let row = server
+            .catalogue()
+            .row_at(number, server.catalogue().started_at());
         let mut terms = Vec::new();
         for (column, cell) in (0..).zip([&row.brand, &row.title]) {
             for term in terms_in(cell, Split::Words, &stop_words) {

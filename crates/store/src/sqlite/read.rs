@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::code::{PurposeColumn, memory_key};
+use super::code::{PurposeColumn, memory_key, pause_named};
 use super::counter;
 use super::fault::{Fault, Result, damaged};
 use super::locator::{self, candidates};
@@ -93,7 +93,7 @@ pub(super) fn hosts(connection: &Connection) -> Result<Vec<Host>> {
             group,
             requested_at: row.get(1)?,
             not_before: row.get(2)?,
-            not_before_reason: row.get(3)?,
+            pause: row.get::<_, Option<String>>(3)?.map(pause_named),
             n_failures: row.get(4)?,
             robots: robots.remove(&group).unwrap_or_default(),
         })

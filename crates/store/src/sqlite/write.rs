@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::code::{PurposeColumn, memory_key};
+use super::code::{PurposeColumn, memory_key, pause_name};
 use super::fault::Result;
 use super::locator::Locators;
 use super::record::{self, Decoded};
@@ -457,7 +457,7 @@ impl<'a> Batch<'a> {
                 host.group.number(),
                 host.requested_at,
                 host.not_before,
-                host.not_before_reason,
+                host.pause.map(pause_name),
                 host.n_failures,
                 digest,
             ])?;

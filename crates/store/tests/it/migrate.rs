@@ -194,7 +194,7 @@ fn facts() -> Vec<Fact> {
             group: host,
             requested_at: Some(at),
             not_before: None,
-            not_before_reason: None,
+            pause: None,
             n_failures: 0,
             robots: vec![Robots {
                 origin: "https://a.example".into(),

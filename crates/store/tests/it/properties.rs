@@ -6,8 +6,9 @@ use proptest::test_runner::RngSeed;
 use springtide_store::conformance::assert_same;
 use springtide_store::{
     BodyId, Change, ChangeKind, Copy, Element, ElementId, Fact, Failure, FailureKind, Group,
-    GroupId, History, Host, Kept, Memory, MemoryOf, Moment, Partition, Poll, PollOutcome, Purpose,
-    Query, Robots, RobotsAnswer, Role, Source, SourceId, SourceKind, Sqlite, State, Totals, Writer,
+    GroupId, History, Host, Kept, Memory, MemoryOf, Moment, Partition, Pause, Poll, PollOutcome,
+    Purpose, Query, Robots, RobotsAnswer, Role, Source, SourceId, SourceKind, Sqlite, State,
+    Totals, Writer,
 };
 
 /// Few of each, so that facts meet.
@@ -313,12 +314,13 @@ fn host() -> impl Strategy<Value = Host> {
     });
     let times = prop::array::uniform2(option::of(moment()));
     let robots = prop::collection::vec(robots, 0..3);
-    (group_id(), times, option::of(text()), any::<u32>(), robots).prop_map(
-        |(group, times, not_before_reason, n_failures, robots)| Host {
+    let pause = prop_oneof![Just(Pause::BackOff), Just(Pause::RetryAfter)];
+    (group_id(), times, option::of(pause), any::<u32>(), robots).prop_map(
+        |(group, times, pause, n_failures, robots)| Host {
             group,
             requested_at: times[0],
             not_before: times[1],
-            not_before_reason,
+            pause,
             n_failures,
             robots,
         },
