@@ -8,7 +8,9 @@ use springtide_engine::clock;
 use springtide_engine::settings::{PolicyName, Settings};
 use springtide_policy::schedule::{Choice, ElementMemory, Reason, Recollection, Scheduler, Terms};
 use springtide_policy::{Budget, Elements, Gamma, Groups, Present};
-use springtide_store::{Brief, Error, GroupId, History, Kept, Moment, Role, State, Store};
+use springtide_store::{
+    Brief, Error, GroupId, History, Kept, MemoryOf, Moment, Partition, Reader, Role, State,
+};
 
 use crate::moment::brief;
 
@@ -75,17 +77,17 @@ impl<'a> From<&'a Kept> for Seen<'a> {
 
 impl View {
     /// Reads what the scheduler has written down of all together.
-    pub(crate) fn new(store: &dyn Store, settings: &Settings, now: Moment) -> Result<Self, Error> {
-        let note = store.note("scheduler")?;
+    pub(crate) fn new(store: &dyn Reader, settings: &Settings, now: Moment) -> Result<Self, Error> {
+        let memory = store.memory(MemoryOf::Scheduler(Partition::WHOLE))?;
         Ok(Self {
             now,
-            price: note.and_then(|note| price(&note, settings, now)),
+            price: memory.and_then(|memory| price(&memory, settings, now)),
             groups: HashMap::new(),
         })
     }
 
     /// Takes in what is remembered of some groups, and of those around them.
-    pub(crate) fn prepare(&mut self, store: &dyn Store, groups: &[GroupId]) -> Result<(), Error> {
+    pub(crate) fn prepare(&mut self, store: &dyn Reader, groups: &[GroupId]) -> Result<(), Error> {
         if self.groups.len() > MOST_GROUPS {
             self.groups.clear();
         }

@@ -21,8 +21,8 @@ use springtide_engine::{Event, Outside, Settings, Told, Until};
 use springtide_policy::schedule::{Choice, Scheduler, Shadow, Terms};
 use springtide_policy::{Budget, Elements, Groups, Objective, Outcome, Present, Span, Time};
 use springtide_store::{
-    Element, ElementId, Fact, Group, GroupId, History, Kept, Moment, Role, Source, SourceId,
-    SourceKind, Sqlite, State, Store, Totals,
+    Element, ElementId, Fact, Group, GroupId, History, Kept, MemoryOf, Moment, Partition, Role,
+    Source, SourceId, SourceKind, Sqlite, State, Totals, Writer,
 };
 
 const N_HOSTS: u32 = 200;
@@ -119,10 +119,12 @@ fn make(folder: &Path, n: u32) {
     }
     let memories = (0..scheduler.groups().len() as u32).filter_map(|number| {
         let group = GroupId::new(number)?;
-        Some(Fact::GroupMemory(group, scheduler.remember_group(group)?))
+        let memory = scheduler.remember_group(group)?;
+        Some(Fact::Memory(MemoryOf::Group(group), memory))
     });
     let mut facts: Vec<Fact> = memories.collect();
-    facts.push(Fact::Note("scheduler", Some(scheduler.remember_all())));
+    let of = MemoryOf::Scheduler(Partition::WHOLE);
+    facts.push(Fact::Memory(of, scheduler.remember_all()));
     store.commit(&facts).expect("kept");
 
     for from in (0..n).step_by(BATCH as usize) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use springtide_policy::agenda::Gate;
-use springtide_store::{Fact, Robots, RobotsAnswer, SourceKind, Sqlite, Store};
+use springtide_store::{Fact, Reader, Robots, RobotsAnswer, SourceKind, Sqlite, Writer};
 use url::Url;
 
 use crate::clock::{self, Clock};
@@ -307,7 +307,7 @@ impl Visit<'_> {
         let path = group_of(url, &self.settings.groups);
         let mut facts = Vec::new();
         let found = self.places.find(&path.key, std::iter::empty(), &mut facts);
-        let (host, _) = found.ok_or(Error::Numbering)?;
+        let (host, _) = found?;
         if !facts.is_empty() {
             self.store.commit(&facts)?;
         }

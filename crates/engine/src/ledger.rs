@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use springtide_policy::GroupId;
 use springtide_policy::schedule::Scheduler;
 use springtide_store::{
-    Bodies, BodyId, Change, Element, ElementId, Fact, Failure, FailureKind, Kept, Poll,
-    PollOutcome, Query, Role, Source, SourceId, Sqlite, State, Store, Totals,
+    Bodies, BodyId, Change, Element, ElementId, Fact, Failure, FailureKind, Kept, Numbers, Poll,
+    PollOutcome, Query, Reader, Role, Source, SourceId, State, Totals, Writer,
 };
 
 use crate::Error;
@@ -16,7 +16,8 @@ use crate::register::Places;
 
 /// What is kept, and what is about to be.
 pub(crate) struct Ledger {
-    store: Sqlite,
+    store: Box<dyn Writer>,
+    numbers: Numbers,
     /// Facts that wait to be kept, in the order in which they came about.
     facts: Vec<Fact>,
     /// Elements and queries among them, as they are after all of them.
@@ -37,9 +38,13 @@ pub(crate) struct Ledger {
 const MOST_TO_LOOK_THROUGH: u32 = 1_000_000;
 
 impl Ledger {
-    pub(crate) fn new(store: Sqlite, sources: BTreeMap<SourceId, Source>) -> Result<Self, Error> {
+    pub(crate) fn new(
+        store: Box<dyn Writer>,
+        sources: BTreeMap<SourceId, Source>,
+    ) -> Result<Self, Error> {
         Ok(Self {
             next_element: store.next_element()?,
+            numbers: store.numbers(),
             store,
             facts: Vec::new(),
             elements: HashMap::new(),
@@ -53,8 +58,8 @@ impl Ledger {
     }
 
     /// What has been kept so far.
-    pub(crate) fn store(&self) -> &Sqlite {
-        &self.store
+    pub(crate) fn store(&self) -> &dyn Reader {
+        &*self.store
     }
 
     /// Elements have numbers below this.
@@ -173,11 +178,9 @@ impl Ledger {
 
     /// Writes down an element that was not known before, and gives it its number.
     pub(crate) fn add(&mut self, element: Element) -> Result<Kept, Error> {
-        let element = Element {
-            id: ElementId(self.next_element),
-            ..element
-        };
-        self.next_element = self.next_element.checked_add(1).ok_or(Error::Numbering)?;
+        let id = self.numbers.element()?;
+        let element = Element { id, ..element };
+        self.next_element = self.next_element.max(id.0.saturating_add(1));
         self.facts.push(Fact::Element(element.clone()));
         if let Some(source) = self.sources.get_mut(&element.source)
             && element.role != Role::Listing
@@ -260,7 +263,7 @@ impl Ledger {
     ) -> Result<(GroupId, GroupId), Error> {
         let places = match &mut self.places {
             Some(places) => places,
-            none => none.insert(Places::read(&self.store)?),
+            none => none.insert(Places::read(&*self.store)?),
         };
         let before = self.facts.len();
         let inner = directories.iter().map(String::as_str);
@@ -272,7 +275,7 @@ impl Ledger {
                 return Err(Error::Numbering);
             }
         }
-        found.ok_or(Error::Numbering)
+        Ok(found?)
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use springtide_store::{ElementId, Error, GroupId, Store};
+use springtide_store::{ElementId, Error, GroupId, Reader};
 
 /// New elements by their outermost group.
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl Newcomers {
     pub(crate) fn next(
         &mut self,
         group: GroupId,
-        store: &dyn Store,
+        store: &dyn Reader,
     ) -> Result<Option<ElementId>, Error> {
         let Some(queue) = self.groups.get_mut(&group) else {
             return Ok(None);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use springtide_policy::agenda::{Gate, LimitMemory, Pause};
+use springtide_policy::agenda::{Gate, LimitMemory};
 use springtide_policy::{GroupId, Span, Time};
 use springtide_store::{Host, Moment, Robots, RobotsAnswer};
 use url::Url;
@@ -217,15 +217,11 @@ impl<W> Permits<W> {
 pub(crate) fn host<W>(gate: &Gate, permits: &Permits<W>, group: GroupId) -> Option<Host> {
     let memory = gate.remember(group)?;
     let moment = |at: Option<Time>| at.and_then(clock::moment_of);
-    let reason = memory.pause.map(|pause| match pause {
-        Pause::BackOff => "back-off",
-        Pause::RetryAfter => "retry-after",
-    });
     Some(Host {
         group,
         requested_at: moment(memory.requested_at),
         not_before: moment(memory.not_before),
-        not_before_reason: reason.map(str::to_owned),
+        pause: memory.pause,
         n_failures: memory.n_failures,
         robots: permits.kept(group),
     })
@@ -236,11 +232,7 @@ pub(crate) fn recall<W>(gate: &mut Gate, permits: &mut Permits<W>, host: &Host, 
     let memory = LimitMemory {
         requested_at: host.requested_at.map(clock::time),
         not_before: host.not_before.map(clock::time),
-        pause: match host.not_before_reason.as_deref() {
-            Some("retry-after") => Some(Pause::RetryAfter),
-            Some(_) => Some(Pause::BackOff),
-            None => None,
-        },
+        pause: host.pause,
         n_failures: host.n_failures,
     };
     gate.recall(host.group, memory, clock::time(now));

@@ -23,8 +23,8 @@ use rand_pcg::Pcg64;
 use rusqlite::Connection;
 use springtide_store::{
     Bodies, BodyId, Change, ChangeFilter, ChangeKind, Copy, Element, ElementId, Fact, Group,
-    GroupId, Host, Kept, Moment, Poll, PollOutcome, Purpose, Robots, RobotsAnswer, Role, Source,
-    SourceId, SourceKind, Sqlite, State, Store, Totals,
+    GroupId, Host, Kept, MemoryOf, Moment, Poll, PollOutcome, Purpose, Reader, Robots,
+    RobotsAnswer, Role, Source, SourceId, SourceKind, Sqlite, State, Totals, Writer,
 };
 
 const N_HOSTS: u32 = 8;
@@ -372,12 +372,12 @@ fn polled(mut kept: Kept, now: i64) -> Vec<Fact> {
             is_counted: true,
             age_ms: None,
         }),
-        Fact::GroupMemory(element.group, vec![now as u8; 64]),
+        Fact::Memory(MemoryOf::Group(element.group), vec![now as u8; 64]),
         Fact::Host(Host {
             group: element.host,
             requested_at: Some(at),
             not_before: None,
-            not_before_reason: None,
+            pause: None,
             n_failures: 0,
             robots: vec![Robots {
                 origin: "https://example.org".into(),

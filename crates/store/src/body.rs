@@ -62,7 +62,7 @@ impl FromStr for BodyId {
 /// Where bodies are kept: a folder.
 ///
 /// Any number of threads and processes may read; a body is there whole or not at
-/// all. What is removed is up to the one who writes the [`Store`](crate::Store).
+/// all. What is removed is up to the one who writes the [store](crate::Writer).
 #[derive(Debug)]
 pub struct Bodies {
     folder: PathBuf,

@@ -1,15 +1,32 @@
 //! What every store has to do, as tests over any of them.
 //!
-//! Each function is given an empty store and panics if a promise is broken. A
-//! store's test file says how one is come by, and
+//! Each function is given an empty store, or a [`Place`] where there is one, and panics
+//! if a promise is broken. A store's test file says how a place is come by, and
 //! [`conformance!`](crate::conformance!) makes a test of each:
 //!
 //! ```
-//! # use springtide_store::{Memory, Store};
-//! fn with_store(test: fn(&mut dyn Store)) {
-//!     test(&mut Memory::new());
+//! # use springtide_store::conformance::Place;
+//! # use springtide_store::{Error, Memory, Reader, Writer};
+//! struct InMemory(Memory);
+//!
+//! impl Place for InMemory {
+//!     fn open(&self) -> Result<Box<dyn Writer>, Error> {
+//!         Ok(Box::new(self.0.take_over()))
+//!     }
+//!
+//!     fn read(&self) -> Result<Box<dyn Reader>, Error> {
+//!         Ok(Box::new(self.0.clone()))
+//!     }
+//!
+//!     fn end_lease(&self) {
+//!         self.0.take_over();
+//!     }
 //! }
-//! springtide_store::conformance!(with_store);
+//!
+//! fn with_place(test: fn(&dyn Place)) {
+//!     test(&InMemory(Memory::new()));
+//! }
+//! springtide_store::conformance!(with_place);
 //! ```
 //!
 //! [`assert_same`] asks two stores everything that can be asked.
@@ -17,62 +34,91 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    Audit, BodyId, Brief, Change, ChangeFilter, ChangeKind, Copy, Element, ElementId, Fact,
-    Failure, FailureKind, Group, GroupId, History, Host, Kept, Moment, Poll, PollOutcome, Purpose,
-    Query, Robots, RobotsAnswer, Role, Source, SourceId, SourceKind, State, Store, Totals,
+    Audit, BodyId, Brief, Change, ChangeFilter, ChangeKind, Copy, Element, ElementId, Error, Fact,
+    Failure, FailureKind, Group, GroupId, History, Host, Kept, MemoryOf, Moment, Numbered, Numbers,
+    Partition, Pause, Poll, PollOutcome, Purpose, Query, Reader, Robots, RobotsAnswer, Role,
+    Source, SourceId, SourceKind, State, Totals, Writer,
 };
 
-/// A test for every function here, with a function that calls what it is given
-/// with an empty store.
+/// Where there is a store to be tested, empty at first.
+pub trait Place {
+    /// Opens the store to write; nobody else writes to it.
+    fn open(&self) -> Result<Box<dyn Writer>, Error>;
+    /// Opens the store to read, beside whoever writes; it was opened to write before.
+    fn read(&self) -> Result<Box<dyn Reader>, Error>;
+    /// Takes the lease away from the writer there is, so that another may come.
+    fn end_lease(&self);
+}
+
+/// A test for every function here, with a function that calls what it is given with a
+/// [`Place`].
 #[macro_export]
 macro_rules! conformance {
-    ($with_store:path) => {
+    ($with_place:path) => {
         $crate::conformance! {
-            $with_store:
-            an_empty_store_has_no_answers,
-            sources_are_kept_and_come_in_the_order_of_their_numbers,
-            totals_and_errors_are_those_of_their_source,
-            groups_are_kept_and_found_by_number,
-            hosts_are_kept_with_every_robots_txt,
-            what_is_remembered_of_groups_is_kept,
-            notes_are_kept_and_forgotten,
-            a_new_element_is_found_by_number_and_by_locator,
-            one_locator_may_be_in_several_sources,
-            what_an_element_is_may_change_without_what_is_known_of_it,
-            everything_about_an_element_is_kept,
-            a_copy_may_go_again,
-            an_element_that_moved_is_found_where_it_is_and_not_where_it_was,
-            elements_come_in_pages,
-            new_elements_are_listed_and_counted_by_host,
-            a_scan_passes_every_element_in_order,
-            a_scan_with_a_stride_takes_whole_blocks,
-            changes_are_numbered_as_they_come_and_listed_newest_first,
-            changes_are_filtered_by_source_element_and_time,
-            polls_are_listed_newest_first,
-            audits_tell_whether_a_copy_was_fresh,
-            the_latest_polls_that_count_are_listed,
-            what_is_known_of_queries_is_kept_and_listed_by_text,
-            bodies_of_copies_and_of_versions_are_named,
-            a_removed_source_leaves_nothing_and_its_numbers_are_not_given_again,
-            facts_of_one_batch_are_kept_in_their_order,
+            $with_place:
+            stores {
+                an_empty_store_has_no_answers,
+                sources_are_kept_and_come_in_the_order_of_their_numbers,
+                totals_and_errors_are_those_of_their_source,
+                groups_are_kept_and_found_by_number,
+                hosts_are_kept_with_every_robots_txt,
+                what_is_remembered_is_kept_by_what_it_is_of,
+                notes_are_kept_and_forgotten,
+                a_new_element_is_found_by_number_and_by_locator,
+                one_locator_may_be_in_several_sources,
+                what_an_element_is_may_change_without_what_is_known_of_it,
+                everything_about_an_element_is_kept,
+                a_copy_may_go_again,
+                an_element_that_moved_is_found_where_it_is_and_not_where_it_was,
+                elements_come_in_pages,
+                new_elements_are_listed_and_counted_by_host,
+                a_scan_passes_every_element_in_order,
+                a_scan_with_a_stride_takes_whole_blocks,
+                changes_are_numbered_as_they_come_and_listed_newest_first,
+                changes_are_filtered_by_source_element_and_time,
+                polls_are_listed_newest_first,
+                audits_tell_whether_a_copy_was_fresh,
+                the_latest_polls_that_count_are_listed,
+                what_is_known_of_queries_is_kept_and_listed_by_text,
+                bodies_of_copies_and_of_versions_are_named,
+                a_removed_source_leaves_nothing_and_its_numbers_are_not_given_again,
+                facts_of_one_batch_are_kept_in_their_order,
+            }
+            places {
+                what_was_kept_is_there_for_the_next_writer,
+                whoever_reads_beside_a_writer_sees_what_was_committed,
+                whoever_has_lost_the_lease_keeps_nothing,
+                no_number_that_a_fact_has_is_given_again,
+            }
         }
     };
-    ($with_store:path: $($test:ident,)+) => {
+    ($with_place:path: stores { $($store:ident,)+ } places { $($place:ident,)+ }) => {
         $(
             #[test]
-            fn $test() {
-                $with_store($crate::conformance::$test);
+            fn $store() {
+                $with_place(|place| {
+                    $crate::conformance::$store(&mut *place.open().expect("a store"));
+                });
+            }
+        )+
+        $(
+            #[test]
+            fn $place() {
+                $with_place($crate::conformance::$place);
             }
         )+
     };
 }
 
 /// Nothing, and no error, is what an empty store says.
-pub fn an_empty_store_has_no_answers(store: &mut dyn Store) {
+pub fn an_empty_store_has_no_answers(store: &mut dyn Writer) {
     assert_eq!(sources(store), []);
     assert_eq!(store.groups().unwrap(), []);
     assert_eq!(store.hosts().unwrap(), []);
     assert_eq!(store.group_memories().unwrap(), []);
+    let whole = MemoryOf::Scheduler(Partition::WHOLE);
+    assert_eq!(store.memory(whole).unwrap(), None);
     assert_eq!(store.note("a").unwrap(), None);
     assert_eq!(store.next_element().unwrap(), 0);
     assert_eq!(store.element(ElementId(0)).unwrap(), None);
@@ -91,7 +137,7 @@ pub fn an_empty_store_has_no_answers(store: &mut dyn Store) {
 }
 
 /// Sources are kept whole, replaced, and sorted.
-pub fn sources_are_kept_and_come_in_the_order_of_their_numbers(store: &mut dyn Store) {
+pub fn sources_are_kept_and_come_in_the_order_of_their_numbers(store: &mut dyn Writer) {
     let kinds = [
         SourceKind::Page,
         SourceKind::List,
@@ -115,7 +161,7 @@ pub fn sources_are_kept_and_come_in_the_order_of_their_numbers(store: &mut dyn S
 }
 
 /// Totals and errors change alone; those of no source go nowhere.
-pub fn totals_and_errors_are_those_of_their_source(store: &mut dyn Store) {
+pub fn totals_and_errors_are_those_of_their_source(store: &mut dyn Writer) {
     let mut one = source(1);
     let totals = Totals {
         n_elements: 1,
@@ -145,7 +191,7 @@ pub fn totals_and_errors_are_those_of_their_source(store: &mut dyn Store) {
 }
 
 /// All of them, or some by number.
-pub fn groups_are_kept_and_found_by_number(store: &mut dyn Store) {
+pub fn groups_are_kept_and_found_by_number(store: &mut dyn Writer) {
     let named = |id, parent: Option<u32>, name: &str| Group {
         id: group(id),
         parent: parent.map(group),
@@ -164,7 +210,7 @@ pub fn groups_are_kept_and_found_by_number(store: &mut dyn Store) {
 }
 
 /// A host is kept whole and replaced whole.
-pub fn hosts_are_kept_with_every_robots_txt(store: &mut dyn Store) {
+pub fn hosts_are_kept_with_every_robots_txt(store: &mut dyn Writer) {
     let robots = |origin: &str, answer| Robots {
         origin: origin.into(),
         fetched_at: Moment(4),
@@ -174,7 +220,7 @@ pub fn hosts_are_kept_with_every_robots_txt(store: &mut dyn Store) {
         group: group(5),
         requested_at: Some(Moment(1)),
         not_before: Some(Moment(2)),
-        not_before_reason: Some("retry-after".into()),
+        pause: Some(Pause::RetryAfter),
         n_failures: 3,
         robots: vec![
             robots(
@@ -189,13 +235,14 @@ pub fn hosts_are_kept_with_every_robots_txt(store: &mut dyn Store) {
         group: group(2),
         requested_at: None,
         not_before: None,
-        not_before_reason: None,
+        pause: None,
         n_failures: 0,
         robots: Vec::new(),
     };
     keep(store, &[Fact::Host(host.clone()), Fact::Host(bare.clone())]);
     assert_eq!(store.hosts().unwrap(), [bare.clone(), host.clone()]);
     host.requested_at = Some(Moment(9));
+    host.pause = Some(Pause::BackOff);
     keep(store, &[Fact::Host(host.clone())]);
     assert_eq!(store.hosts().unwrap(), [bare.clone(), host.clone()]);
     host.robots[0].answer = RobotsAnswer::Rules(String::new());
@@ -209,24 +256,154 @@ pub fn hosts_are_kept_with_every_robots_txt(store: &mut dyn Store) {
     assert_eq!(store.hosts().unwrap(), [bare, host]);
 }
 
-/// Bytes in, the same bytes out.
-pub fn what_is_remembered_of_groups_is_kept(store: &mut dyn Store) {
+/// Bytes in, the same bytes out; what is remembered of one thing is not of another.
+pub fn what_is_remembered_is_kept_by_what_it_is_of(store: &mut dyn Writer) {
+    let all = memories(2);
+    let bytes = |index: usize| vec![index as u8; index];
+    let told: Vec<Fact> = (0..)
+        .zip(&all)
+        .map(|(index, of)| Fact::Memory(*of, bytes(index)))
+        .collect();
+    keep(store, &told);
+    // The same once more, as it comes with every batch.
+    keep(store, &told);
+    for (index, of) in (0..).zip(&all) {
+        assert_eq!(store.memory(*of).unwrap(), Some(bytes(index)), "{of:?}");
+    }
     keep(
         store,
         &[
-            Fact::GroupMemory(group(7), vec![1, 2, 3]),
-            Fact::GroupMemory(group(3), Vec::new()),
-            Fact::GroupMemory(group(7), vec![4]),
+            Fact::Memory(all[0], vec![1, 2, 3]),
+            Fact::Memory(MemoryOf::Group(group(7)), vec![1]),
+            Fact::Memory(all[0], Vec::new()),
+            Fact::Memory(MemoryOf::Group(group(7)), vec![4]),
         ],
     );
-    let all = [(group(3), Vec::new()), (group(7), vec![4])];
-    assert_eq!(store.group_memories().unwrap(), all);
+    assert_eq!(store.memory(all[0]).unwrap(), Some(Vec::new()));
+    assert_eq!(store.memory(all[1]).unwrap(), Some(bytes(1)));
+    let groups = store.group_memories().unwrap();
+    let numbers: Vec<u32> = groups.iter().map(|(group, _)| group.number()).collect();
+    assert_eq!(numbers, [0, 1, 7]);
     let some = store.group_memories_by_id(&[group(7), group(4)]).unwrap();
-    assert_eq!(some, all[1..]);
+    assert_eq!(some, [(group(7), vec![4])]);
+}
+
+/// Whether it was closed or only dropped.
+pub fn what_was_kept_is_there_for_the_next_writer(place: &dyn Place) {
+    let mut first = place.open().unwrap();
+    keep(&mut *first, &[Fact::Note("a", Some(vec![1]))]);
+    first.close().unwrap();
+    let mut second = place.open().unwrap();
+    assert_eq!(second.note("a").unwrap(), Some(vec![1]));
+    keep(&mut *second, &[Fact::Note("a", Some(vec![2]))]);
+    drop(second);
+    let third = place.open().unwrap();
+    assert_eq!(third.note("a").unwrap(), Some(vec![2]));
+}
+
+/// As soon as it was, and after the writer has gone.
+pub fn whoever_reads_beside_a_writer_sees_what_was_committed(place: &dyn Place) {
+    let mut writer = place.open().unwrap();
+    let before = place.read().unwrap();
+    keep(
+        &mut *writer,
+        &[
+            Fact::Element(element(0, "a")),
+            Fact::Note("a", Some(vec![1])),
+        ],
+    );
+    let after = place.read().unwrap();
+    for reader in [&before, &after] {
+        assert_eq!(reader.note("a").unwrap(), Some(vec![1]));
+        assert_same(&**reader, &*writer, 2, 3);
+    }
+    writer.close().unwrap();
+    assert_eq!(before.next_element().unwrap(), 1);
+}
+
+/// A batch of one who has been replaced is refused whole, now and later; what its
+/// successor keeps is not touched.
+pub fn whoever_has_lost_the_lease_keeps_nothing(place: &dyn Place) {
+    let mut first = place.open().unwrap();
+    keep(&mut *first, &[Fact::Note("a", Some(vec![1]))]);
+    place.end_lease();
+    let late = [
+        Fact::Note("a", Some(vec![9])),
+        Fact::Note("b", Some(vec![9])),
+    ];
+    let refused = |first: &mut dyn Writer| {
+        assert!(matches!(first.commit(&late), Err(Error::LeaseLost)));
+    };
+    refused(&mut *first);
+    let mut second = place.open().unwrap();
+    refused(&mut *first);
+    keep(&mut *second, &[Fact::Note("a", Some(vec![2]))]);
+    refused(&mut *first);
+    assert_eq!(second.note("a").unwrap(), Some(vec![2]));
+    assert_eq!(second.note("b").unwrap(), None);
+    // It may still read.
+    assert_eq!(first.note("a").unwrap(), Some(vec![2]));
+}
+
+/// Neither by this writer nor by the next, wherever the number is from and whatever
+/// has become of what had it.
+pub fn no_number_that_a_fact_has_is_given_again(place: &dyn Place) {
+    let mut writer = place.open().unwrap();
+    let numbers = writer.numbers();
+    let (one, other) = (numbers.clone(), writer.numbers());
+    let elements = [
+        one.reserve(Numbered::Elements, 3).unwrap(),
+        other.reserve(Numbered::Elements, 2).unwrap(),
+    ];
+    let mut given: Vec<u32> = elements.into_iter().flatten().collect();
+    given.push(one.element().unwrap().0);
+    let (source_id, group_id) = (one.source().unwrap(), other.group().unwrap());
+    let new = |group, name: &str| {
+        Fact::Group(Group {
+            id: group,
+            parent: None,
+            name: name.into(),
+        })
+    };
+    let mut facts: Vec<Fact> = given
+        .iter()
+        .map(|&id| Fact::Element(element(id, &id.to_string())))
+        .collect();
+    facts.push(Fact::Source(source(source_id.0)));
+    facts.push(new(group_id, "a.example"));
+    keep(&mut *writer, &facts);
+    // From elsewhere.
+    let far = given.iter().max().unwrap() + 100;
+    let by_hand = [
+        Fact::Element(element(far, "far")),
+        Fact::Source(source(source_id.0 + 5)),
+        new(group(group_id.number() + 5), "far.example"),
+    ];
+    keep(&mut *writer, &by_hand);
+    let mut taken: BTreeSet<u32> = given.iter().copied().collect();
+    assert_eq!(taken.len(), given.len());
+    taken.insert(far);
+    let of_source = SourceId(source_id.0 + 5);
+    keep(&mut *writer, &[Fact::SourceRemoved(of_source)]);
+    let check = |numbers: &Numbers| {
+        let elements = numbers.reserve(Numbered::Elements, 150).unwrap();
+        assert_eq!(elements.len(), 150);
+        assert!(elements.into_iter().all(|id| !taken.contains(&id)));
+        let sources: BTreeSet<u32> = (0..9).map(|_| numbers.source().unwrap().0).collect();
+        assert_eq!(sources.len(), 9);
+        assert!(!sources.contains(&source_id.0) && !sources.contains(&of_source.0));
+        let groups: BTreeSet<GroupId> = (0..9).map(|_| numbers.group().unwrap()).collect();
+        assert_eq!(groups.len(), 9);
+        assert!(!groups.contains(&group_id));
+        assert!(!groups.contains(&group(group_id.number() + 5)));
+    };
+    check(&numbers);
+    writer.close().unwrap();
+    check(&place.open().unwrap().numbers());
 }
 
 /// A note is replaced, and forgotten when there is nothing in its place.
-pub fn notes_are_kept_and_forgotten(store: &mut dyn Store) {
+pub fn notes_are_kept_and_forgotten(store: &mut dyn Writer) {
     let bytes = Some(vec![0, 255]);
     keep(
         store,
@@ -241,7 +418,7 @@ pub fn notes_are_kept_and_forgotten(store: &mut dyn Store) {
 }
 
 /// Of a new element nothing is known but what it is.
-pub fn a_new_element_is_found_by_number_and_by_locator(store: &mut dyn Store) {
+pub fn a_new_element_is_found_by_number_and_by_locator(store: &mut dyn Writer) {
     let one = element(0, "https://a.example/é?q=1#x");
     let two = element(1, "https://a.example/");
     keep(
@@ -261,7 +438,7 @@ pub fn a_new_element_is_found_by_number_and_by_locator(store: &mut dyn Store) {
 }
 
 /// Whichever source they are of.
-pub fn one_locator_may_be_in_several_sources(store: &mut dyn Store) {
+pub fn one_locator_may_be_in_several_sources(store: &mut dyn Writer) {
     let mut all = [element(0, "a"), element(1, "a"), element(2, "b")];
     all[1].source = SourceId(8);
     keep(store, &all.clone().map(Fact::Element));
@@ -271,7 +448,7 @@ pub fn one_locator_may_be_in_several_sources(store: &mut dyn Store) {
 }
 
 /// An element that is told again keeps its copy and its history.
-pub fn what_an_element_is_may_change_without_what_is_known_of_it(store: &mut dyn Store) {
+pub fn what_an_element_is_may_change_without_what_is_known_of_it(store: &mut dyn Writer) {
     let mut kept = full(3);
     keep(store, &[Fact::Kept(Box::new(kept.clone()))]);
     kept.element = Element {
@@ -289,9 +466,9 @@ pub fn what_an_element_is_may_change_without_what_is_known_of_it(store: &mut dyn
 }
 
 /// Every field, with and without what may be absent.
-pub fn everything_about_an_element_is_kept(store: &mut dyn Store) {
+pub fn everything_about_an_element_is_kept(store: &mut dyn Writer) {
     let mut kept = full(130);
-    let check = |store: &mut dyn Store, kept: &Kept| {
+    let check = |store: &mut dyn Writer, kept: &Kept| {
         keep(store, &[Fact::Kept(Box::new(kept.clone()))]);
         assert_eq!(store.element(kept.element.id).unwrap().as_ref(), Some(kept));
         assert_eq!(scan(store, 1), [(kept.element.id, kept.brief())]);
@@ -339,7 +516,7 @@ pub fn everything_about_an_element_is_kept(store: &mut dyn Store) {
 }
 
 /// A copy is forgotten when what is known is told without it.
-pub fn a_copy_may_go_again(store: &mut dyn Store) {
+pub fn a_copy_may_go_again(store: &mut dyn Writer) {
     let mut kept = full(0);
     keep(store, &[Fact::Kept(Box::new(kept.clone()))]);
     kept.copy = None;
@@ -349,7 +526,7 @@ pub fn a_copy_may_go_again(store: &mut dyn Store) {
 }
 
 /// There and back.
-pub fn an_element_that_moved_is_found_where_it_is_and_not_where_it_was(store: &mut dyn Store) {
+pub fn an_element_that_moved_is_found_where_it_is_and_not_where_it_was(store: &mut dyn Writer) {
     let mut kept = full(0);
     let source = kept.element.source;
     let before = kept.element.locator.clone();
@@ -370,7 +547,7 @@ pub fn an_element_that_moved_is_found_where_it_is_and_not_where_it_was(store: &m
 }
 
 /// From a number on, of one source or of all.
-pub fn elements_come_in_pages(store: &mut dyn Store) {
+pub fn elements_come_in_pages(store: &mut dyn Writer) {
     let all: Vec<Element> = (0..200)
         .map(|id| Element {
             source: SourceId(id % 3),
@@ -397,7 +574,7 @@ pub fn elements_come_in_pages(store: &mut dyn Store) {
 }
 
 /// Until the first poll, whatever came of it.
-pub fn new_elements_are_listed_and_counted_by_host(store: &mut dyn Store) {
+pub fn new_elements_are_listed_and_counted_by_host(store: &mut dyn Writer) {
     let of_host = |id, host| Element {
         host: group(host),
         ..element(id, &id.to_string())
@@ -407,7 +584,7 @@ pub fn new_elements_are_listed_and_counted_by_host(store: &mut dyn Store) {
         .map(|(host, id)| Fact::Element(of_host(id, host)))
         .collect();
     keep(store, &facts);
-    let new = |store: &dyn Store, host, from, limit| {
+    let new = |store: &dyn Reader, host, from, limit| {
         let ids = store.new_elements(group(host), ElementId(from), limit);
         ids.unwrap().into_iter().map(|id| id.0).collect::<Vec<_>>()
     };
@@ -443,7 +620,7 @@ pub fn new_elements_are_listed_and_counted_by_host(store: &mut dyn Store) {
 }
 
 /// With gaps between them.
-pub fn a_scan_passes_every_element_in_order(store: &mut dyn Store) {
+pub fn a_scan_passes_every_element_in_order(store: &mut dyn Writer) {
     let ids = [0, 1, 59, 60, 61, 500, 100_000];
     let all = ids.map(full);
     for kept in all.iter().rev() {
@@ -455,7 +632,7 @@ pub fn a_scan_passes_every_element_in_order(store: &mut dyn Store) {
 }
 
 /// Every so many blocks, the first among them.
-pub fn a_scan_with_a_stride_takes_whole_blocks(store: &mut dyn Store) {
+pub fn a_scan_with_a_stride_takes_whole_blocks(store: &mut dyn Writer) {
     let n = 5000;
     let facts: Vec<Fact> = (0..n)
         .map(|id| Fact::Element(element(id, &id.to_string())))
@@ -481,7 +658,7 @@ pub fn a_scan_with_a_stride_takes_whole_blocks(store: &mut dyn Store) {
 }
 
 /// The number that a change is told with does not matter.
-pub fn changes_are_numbered_as_they_come_and_listed_newest_first(store: &mut dyn Store) {
+pub fn changes_are_numbered_as_they_come_and_listed_newest_first(store: &mut dyn Writer) {
     keep(
         store,
         &[
@@ -521,7 +698,7 @@ pub fn changes_are_numbered_as_they_come_and_listed_newest_first(store: &mut dyn
 }
 
 /// All that is asked holds; times need not be in order.
-pub fn changes_are_filtered_by_source_element_and_time(store: &mut dyn Store) {
+pub fn changes_are_filtered_by_source_element_and_time(store: &mut dyn Writer) {
     let times = [10, 30, 20, 40, 5, 35, 50, 7];
     let facts = (0..).zip(times).map(|(index, at)| {
         let element = index % 3;
@@ -552,7 +729,7 @@ pub fn changes_are_filtered_by_source_element_and_time(store: &mut dyn Store) {
 }
 
 /// Newest is what was kept last.
-pub fn polls_are_listed_newest_first(store: &mut dyn Store) {
+pub fn polls_are_listed_newest_first(store: &mut dyn Writer) {
     keep(
         store,
         &[
@@ -594,7 +771,7 @@ pub fn polls_are_listed_newest_first(store: &mut dyn Store) {
 }
 
 /// Those that were answered, of elements with a copy.
-pub fn audits_tell_whether_a_copy_was_fresh(store: &mut dyn Store) {
+pub fn audits_tell_whether_a_copy_was_fresh(store: &mut dyn Writer) {
     keep(store, &[Fact::Element(element(0, "a"))]);
     let audit = |at, outcome, age_ms| {
         Fact::Poll(Poll {
@@ -639,7 +816,7 @@ pub fn audits_tell_whether_a_copy_was_fresh(store: &mut dyn Store) {
 }
 
 /// By when they were begun, not by when they were answered.
-pub fn the_latest_polls_that_count_are_listed(store: &mut dyn Store) {
+pub fn the_latest_polls_that_count_are_listed(store: &mut dyn Writer) {
     keep(store, &[Fact::Element(element(0, "a"))]);
     let begun = |at, is_counted| {
         Fact::Poll(Poll {
@@ -656,7 +833,7 @@ pub fn the_latest_polls_that_count_are_listed(store: &mut dyn Store) {
 }
 
 /// The last word on each holds; one text may be asked of several sources.
-pub fn what_is_known_of_queries_is_kept_and_listed_by_text(store: &mut dyn Store) {
+pub fn what_is_known_of_queries_is_kept_and_listed_by_text(store: &mut dyn Writer) {
     let texts = ["", "Tide", "tide", "tide\0", "tide table", "é", "\u{10000}"];
     let mut all = texts.map(|text| query(3, text));
     for query in all.iter().rev() {
@@ -695,7 +872,7 @@ pub fn what_is_known_of_queries_is_kept_and_listed_by_text(store: &mut dyn Store
 }
 
 /// So that no other needs to be kept.
-pub fn bodies_of_copies_and_of_versions_are_named(store: &mut dyn Store) {
+pub fn bodies_of_copies_and_of_versions_are_named(store: &mut dyn Writer) {
     let kept = full(0);
     let change = change(0, 1);
     let copy = kept.copy.as_ref().unwrap().body;
@@ -706,7 +883,7 @@ pub fn bodies_of_copies_and_of_versions_are_named(store: &mut dyn Store) {
 
 /// Its elements, copies, polls, changes and queries go with it, and nothing else
 /// does.
-pub fn a_removed_source_leaves_nothing_and_its_numbers_are_not_given_again(store: &mut dyn Store) {
+pub fn a_removed_source_leaves_nothing_and_its_numbers_are_not_given_again(store: &mut dyn Writer) {
     let of = |id: u32, source| {
         let mut kept = full(id);
         kept.element.source = SourceId(source);
@@ -733,7 +910,10 @@ pub fn a_removed_source_leaves_nothing_and_its_numbers_are_not_given_again(store
     for number in [0, 1, 2] {
         facts.push(Fact::Query(query(number, "a")));
         facts.push(Fact::Query(query(number, "b")));
+        let memory = vec![number as u8];
+        facts.push(Fact::Memory(MemoryOf::Search(SourceId(number)), memory));
     }
+    facts.push(Fact::Memory(MemoryOf::Pace(Partition(1)), vec![1]));
     for id in 0..300 {
         facts.push(of(id, id % 2));
         facts.extend(polls_and_changes(id, id % 2));
@@ -753,6 +933,13 @@ pub fn a_removed_source_leaves_nothing_and_its_numbers_are_not_given_again(store
     assert_eq!(store.polls(ElementId(2), 9).unwrap().len(), 1);
     assert_eq!(store.audits(Moment(0)).unwrap().len(), 150);
     assert_eq!(changes(store, &ChangeFilter::default()).len(), 150);
+    let remembered = [
+        MemoryOf::Search(SourceId(0)),
+        MemoryOf::Search(SourceId(1)),
+        MemoryOf::Pace(Partition(1)),
+    ];
+    let remembered = remembered.map(|of| store.memory(of).unwrap());
+    assert_eq!(remembered, [Some(vec![0]), None, Some(vec![1])]);
     let n_queries = [0, 1, 2].map(|number| store.queries(SourceId(number)).unwrap().len());
     assert_eq!(n_queries, [2, 0, 2]);
     let n_new: u64 = store.n_new().unwrap().iter().map(|(_, n)| n).sum();
@@ -771,7 +958,7 @@ pub fn a_removed_source_leaves_nothing_and_its_numbers_are_not_given_again(store
 }
 
 /// Later facts see what earlier ones of the same batch said.
-pub fn facts_of_one_batch_are_kept_in_their_order(store: &mut dyn Store) {
+pub fn facts_of_one_batch_are_kept_in_their_order(store: &mut dyn Writer) {
     let mut kept = full(0);
     let before = kept.clone();
     kept.history.n_polls += 1;
@@ -788,8 +975,12 @@ pub fn facts_of_one_batch_are_kept_in_their_order(store: &mut dyn Store) {
             Fact::Note("a", Some(vec![1])),
             Fact::Note("a", None),
             Fact::Query(query(7, "before")),
+            Fact::Memory(MemoryOf::Search(SourceId(7)), vec![1]),
+            Fact::Memory(MemoryOf::Search(SourceId(8)), vec![1]),
             Fact::SourceRemoved(SourceId(7)),
+            Fact::SourceRemoved(SourceId(8)),
             Fact::Query(query(7, "after")),
+            Fact::Memory(MemoryOf::Search(SourceId(7)), vec![2]),
         ],
     );
     assert_eq!(store.element(ElementId(0)).unwrap(), Some(kept));
@@ -800,16 +991,22 @@ pub fn facts_of_one_batch_are_kept_in_their_order(store: &mut dyn Store) {
     );
     assert_eq!(store.note("a").unwrap(), None);
     assert_eq!(store.queries(SourceId(7)).unwrap(), [query(7, "after")]);
+    let of = [7, 8].map(|number| MemoryOf::Search(SourceId(number)));
+    let remembered = of.map(|of| store.memory(of).unwrap());
+    assert_eq!(remembered, [Some(vec![2]), None]);
     assert_eq!(store.next_element().unwrap(), 2);
 }
 
 /// Asks both stores everything about elements, sources and groups up to these
 /// numbers and panics where they differ.
-pub fn assert_same(a: &dyn Store, b: &dyn Store, n_elements: u32, n_others: u32) {
+pub fn assert_same(a: &dyn Reader, b: &dyn Reader, n_elements: u32, n_others: u32) {
     assert_eq!(a.sources().unwrap(), b.sources().unwrap());
     assert_eq!(a.groups().unwrap(), b.groups().unwrap());
     assert_eq!(a.hosts().unwrap(), b.hosts().unwrap());
     assert_eq!(a.group_memories().unwrap(), b.group_memories().unwrap());
+    for of in memories(n_others) {
+        assert_eq!(a.memory(of).unwrap(), b.memory(of).unwrap(), "{of:?}");
+    }
     assert_eq!(a.next_element().unwrap(), b.next_element().unwrap());
     assert_eq!(a.n_new().unwrap(), b.n_new().unwrap());
     assert_eq!(bodies(a), bodies(b));
@@ -878,19 +1075,32 @@ pub fn assert_same(a: &dyn Store, b: &dyn Store, n_elements: u32, n_others: u32)
     }
 }
 
-fn keep(store: &mut dyn Store, facts: &[Fact]) {
+/// What can be remembered of partitions, sources and groups below a number.
+fn memories(n: u32) -> Vec<MemoryOf> {
+    let of_number = |number| {
+        [
+            MemoryOf::Scheduler(Partition(number)),
+            MemoryOf::Pace(Partition(number)),
+            MemoryOf::Search(SourceId(number)),
+            MemoryOf::Group(group(number)),
+        ]
+    };
+    (0..n).flat_map(of_number).collect()
+}
+
+fn keep(store: &mut dyn Writer, facts: &[Fact]) {
     store.commit(facts).expect("kept");
 }
 
-fn sources(store: &dyn Store) -> Vec<Source> {
+fn sources(store: &dyn Reader) -> Vec<Source> {
     store.sources().expect("sources")
 }
 
-fn changes(store: &dyn Store, filter: &ChangeFilter) -> Vec<Change> {
+fn changes(store: &dyn Reader, filter: &ChangeFilter) -> Vec<Change> {
     store.changes(filter, None, usize::MAX).expect("changes")
 }
 
-fn bodies(store: &dyn Store) -> BTreeSet<BodyId> {
+fn bodies(store: &dyn Reader) -> BTreeSet<BodyId> {
     let mut bodies = BTreeSet::new();
     store
         .bodies(&mut |body| {
@@ -900,7 +1110,7 @@ fn bodies(store: &dyn Store) -> BTreeSet<BodyId> {
     bodies
 }
 
-fn scan(store: &dyn Store, stride: usize) -> Vec<(ElementId, Brief)> {
+fn scan(store: &dyn Reader, stride: usize) -> Vec<(ElementId, Brief)> {
     let mut briefs = Vec::new();
     store
         .scan(stride, &mut |id, brief| briefs.push((id, *brief)))

@@ -1,6 +1,7 @@
 //! The facts that a store keeps.
 
 use crate::{BodyId, Failure, FailureKind};
+pub use springtide_policy::agenda::Pause;
 pub use springtide_policy::{ElementId, GroupId, Purpose};
 
 /// A moment: milliseconds since 1970, UTC.
@@ -17,7 +18,7 @@ pub enum Fact {
     /// A source is as said here, new or not.
     Source(Source),
     /// A source is no longer wanted, nor are its elements, its queries and what is
-    /// known of them.
+    /// known and remembered of them.
     SourceRemoved(SourceId),
     /// What has come of a source so far.
     Totals(SourceId, Totals),
@@ -39,10 +40,33 @@ pub enum Fact {
     Query(Query),
     /// What is known of a host.
     Host(Host),
-    /// What the scheduler remembers of a group.
-    GroupMemory(GroupId, Vec<u8>),
+    /// What is to be remembered of something.
+    Memory(MemoryOf, Vec<u8>),
     /// Anything else, by name; nothing to forget it.
     Note(&'static str, Option<Vec<u8>>),
+}
+
+/// What something is remembered of, as bytes of whoever remembers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MemoryOf {
+    /// All elements of a partition together: what a scheduler has learned from them.
+    Scheduler(Partition),
+    /// The polls of a partition: how much of the budget they have used, and when.
+    Pace(Partition),
+    /// A search source: how it was asked. Forgotten with the source.
+    Search(SourceId),
+    /// A group: what a scheduler has learned from its elements.
+    Group(GroupId),
+}
+
+/// A part of a store that has one writer at a time: some outermost groups, and all that
+/// is in them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Partition(pub u32);
+
+impl Partition {
+    /// The only one, of a store that has one writer for everything.
+    pub const WHOLE: Self = Self(0);
 }
 
 /// A remote place that we ask.
@@ -431,8 +455,8 @@ pub struct Host {
     pub requested_at: Option<Moment>,
     /// Nothing is asked before then.
     pub not_before: Option<Moment>,
-    /// Why, in one word: `retry-after` or `back-off`.
-    pub not_before_reason: Option<String>,
+    /// Why.
+    pub pause: Option<Pause>,
     /// Requests in a row that failed.
     pub n_failures: u32,
     /// Its robots.txt: one for every origin (scheme, name and port) in the group.

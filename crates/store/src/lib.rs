@@ -1,12 +1,22 @@
 //! Facts, kept: sources, elements, copies, queries, and what polls showed.
 //!
-//! A [`Store`] keeps what the engine tells it and computes nothing. Everything is
-//! written as a batch of [`Fact`]s, which is kept whole or not at all: a poll and
-//! the state that it changed are one batch, so after a crash every finished poll is
-//! there once. Numbers of sources, groups and elements are given by the one who
-//! writes, in the order of arrival; there is one writer at a time.
+//! A store keeps what the engine tells it and computes nothing. Whoever shows something
+//! is a [`Reader`]; any number of them read beside a [`Writer`]. All that is written is
+//! a batch of [`Fact`]s, which is kept whole or not at all: a poll and the state that it
+//! changed are one batch, so after a crash every finished poll is there once.
 //!
-//! It knows no policy: what a scheduler remembers is bytes to it. Bodies are kept
+//! A writer writes under a lease, which it has from when the store is opened until it is
+//! closed. Of a store in one file there is one writer at a time, and the lease is a lock
+//! that dies with its process. A store for several workers has a lease for every
+//! [`Partition`]: outermost groups, with all that is in them, are in one partition, so
+//! what is known of hosts, groups and elements has one writer at a time there as well.
+//! What is [remembered](MemoryOf) of all elements together is therefore kept by
+//! partition. Whoever has lost a lease is told so by the next commit, which then keeps
+//! nothing.
+//!
+//! New sources, groups and elements have their [`Numbers`] from the writer.
+//!
+//! A store knows no policy: what a scheduler remembers is bytes to it. Bodies are kept
 //! beside it, by their content: see [`BodyId`].
 
 #![warn(missing_docs)]
@@ -14,82 +24,47 @@
 mod body;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+mod error;
 mod fact;
 mod failure;
 mod memory;
+mod numbers;
 mod problem;
 mod sqlite;
 
 pub use body::{Bodies, BodyId, Freed, ParseBodyIdError};
+pub use error::{Cause, Error};
 pub use fact::*;
 pub use failure::{Failure, FailureKind};
 pub use memory::Memory;
+pub use numbers::{Numbered, Numbers};
 pub use problem::Problem;
-pub use sqlite::Sqlite;
+pub use sqlite::{Reading, Sqlite, Writing};
 
-/// Why facts could not be kept or read.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The database failed.
-    #[error("the store failed")]
-    Database(#[from] rusqlite::Error),
-    /// A file could not be read or written.
-    #[error("cannot use {path}")]
-    File {
-        /// Which one.
-        path: std::path::PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// Another process writes to the store.
-    #[error("another process is using the store")]
-    InUse,
-    /// The store is there to be read only.
-    #[error("the store was opened for reading")]
-    ReadOnly,
-    /// It was written by a later version.
-    #[error("the store is of version {found}, and this program knows versions up to {known}")]
-    TooNew {
-        /// Its version.
-        found: u32,
-        /// The latest that is known.
-        known: u32,
-    },
-    /// It was written by an earlier version, and can only be brought up to date by
-    /// one who writes.
-    #[error("the store is of version {found} and has to be brought up to version {known}")]
-    TooOld {
-        /// Its version.
-        found: u32,
-        /// The version that is needed.
-        known: u32,
-    },
-    /// There is none.
-    #[error("there is no store at {0}")]
-    Missing(std::path::PathBuf),
-    /// A row or a body is not as it was written.
-    #[error("the store is damaged: {0}")]
-    Damaged(String),
-}
-
-impl Error {
-    fn file(path: &std::path::Path, source: std::io::Error) -> Self {
-        Self::File {
-            path: path.to_owned(),
-            source,
-        }
-    }
-}
-
-/// Where facts are kept.
-pub trait Store: Send {
+/// Keeps facts, under a lease.
+pub trait Writer: Reader {
     /// Keeps all of these or none of them.
     ///
+    /// What is as it was is not written again, so whoever is in doubt may tell it.
+    ///
     /// # Errors
-    /// If they cannot be written; then nothing is.
+    /// If they cannot be written, or if the lease is lost: then nothing is.
     fn commit(&mut self, facts: &[Fact]) -> Result<(), Error>;
 
+    /// Where new sources, groups and elements have their numbers from.
+    fn numbers(&self) -> Numbers;
+
+    /// Gives the lease back, with nothing left to be done by whoever comes next.
+    ///
+    /// To drop a writer is safe as well.
+    ///
+    /// # Errors
+    /// If something could not be written.
+    fn close(self: Box<Self>) -> Result<(), Error>;
+}
+
+/// Reads what is kept, beside whoever writes: it sees all of a batch or nothing of it.
+pub trait Reader: Send {
     /// All sources, in the order of their numbers.
     fn sources(&self) -> Result<Vec<Source>, Error>;
     /// All groups, in the order of their numbers, each after the one it is in.
@@ -98,13 +73,15 @@ pub trait Store: Send {
     fn groups_by_id(&self, ids: &[GroupId]) -> Result<Vec<Group>, Error>;
     /// What is known of hosts: of outermost groups.
     fn hosts(&self) -> Result<Vec<Host>, Error>;
-    /// What the scheduler remembers of groups; those it remembers anything of.
+    /// What is remembered of something, if anything is.
+    fn memory(&self, of: MemoryOf) -> Result<Option<Vec<u8>>, Error>;
+    /// What is remembered of groups; those of which anything is.
     fn group_memories(&self) -> Result<Vec<(GroupId, Vec<u8>)>, Error>;
     /// The same for some groups.
     fn group_memories_by_id(&self, ids: &[GroupId]) -> Result<Vec<(GroupId, Vec<u8>)>, Error>;
     /// A note that was kept by this name.
     fn note(&self, name: &str) -> Result<Option<Vec<u8>>, Error>;
-    /// The number that the next element will have.
+    /// Above the numbers of all elements that there are, or ever were.
     fn next_element(&self) -> Result<u32, Error>;
 
     /// An element, by its number.

@@ -1,18 +1,32 @@
 //! A store that forgets everything when it is dropped.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::{
     Audit, BodyId, Brief, Change, ChangeFilter, ElementId, Error, Fact, Group, GroupId, Host, Kept,
-    Moment, Poll, Query, Source, SourceId, State, Store, sqlite,
+    MemoryOf, Moment, Numbers, Poll, Query, Reader, Source, SourceId, State, Writer, sqlite,
 };
 
 /// Facts, kept in memory: for tests, and for a run that leaves nothing behind.
-#[derive(Debug, Clone, Default)]
+///
+/// Clones share what is kept, and the lease: one may write while another reads.
+#[derive(Debug, Clone)]
 pub struct Memory {
+    shared: Arc<RwLock<Facts>>,
+    /// The lease, which is lost when there is a later one.
+    lease: u64,
+    numbers: Numbers,
+}
+
+#[derive(Debug, Default)]
+struct Facts {
+    /// The latest lease.
+    lease: u64,
     sources: BTreeMap<SourceId, Source>,
+    next_source: u32,
     groups: BTreeMap<GroupId, Group>,
-    memories: BTreeMap<GroupId, Vec<u8>>,
+    memories: BTreeMap<MemoryOf, Vec<u8>>,
     hosts: BTreeMap<GroupId, Host>,
     notes: BTreeMap<&'static str, Vec<u8>>,
     elements: BTreeMap<ElementId, Kept>,
@@ -26,13 +40,68 @@ pub struct Memory {
 impl Memory {
     /// Nothing yet.
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            shared: Arc::default(),
+            lease: 0,
+            numbers: Numbers::starting_at(0, 0, 0),
+        }
     }
 
+    /// Another writer of what is kept here, which takes the lease: this one and its
+    /// clones only read from now on.
+    pub fn take_over(&self) -> Self {
+        let mut facts = self.facts_mut();
+        facts.lease += 1;
+        let last_group = facts.groups.keys().next_back();
+        let next_group = last_group.map_or(0, |group| group.number().saturating_add(1));
+        Self {
+            shared: Arc::clone(&self.shared),
+            lease: facts.lease,
+            numbers: Numbers::starting_at(facts.next_source, next_group, facts.next_element),
+        }
+    }
+
+    fn facts(&self) -> RwLockReadGuard<'_, Facts> {
+        self.shared.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn facts_mut(&self) -> RwLockWriteGuard<'_, Facts> {
+        self.shared.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Writer for Memory {
+    fn commit(&mut self, facts: &[Fact]) -> Result<(), Error> {
+        let mut kept = self.facts_mut();
+        if kept.lease != self.lease {
+            return Err(Error::LeaseLost);
+        }
+        facts.iter().for_each(|fact| kept.keep(fact));
+        self.numbers.take(facts);
+        Ok(())
+    }
+
+    fn numbers(&self) -> Numbers {
+        self.numbers.clone()
+    }
+
+    fn close(self: Box<Self>) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+impl Facts {
     fn keep(&mut self, fact: &Fact) {
         match fact {
             Fact::Source(source) => {
                 self.sources.insert(source.id, source.clone());
+                self.next_source = self.next_source.max(source.id.0.saturating_add(1));
             }
             Fact::SourceRemoved(id) => self.remove(*id),
             Fact::Totals(id, totals) => {
@@ -74,8 +143,8 @@ impl Memory {
             Fact::Host(host) => {
                 self.hosts.insert(host.group, host.clone());
             }
-            Fact::GroupMemory(group, bytes) => {
-                self.memories.insert(*group, bytes.clone());
+            Fact::Memory(of, bytes) => {
+                self.memories.insert(*of, bytes.clone());
             }
             Fact::Note(name, Some(bytes)) => {
                 self.notes.insert(name, bytes.clone());
@@ -88,6 +157,7 @@ impl Memory {
 
     fn remove(&mut self, source: SourceId) {
         self.sources.remove(&source);
+        self.memories.remove(&MemoryOf::Search(source));
         let is_of = |element: &ElementId| {
             let kept = self.elements.get(element);
             kept.is_some_and(|kept| kept.element.source == source)
@@ -105,58 +175,73 @@ impl Memory {
     }
 }
 
-impl Store for Memory {
-    fn commit(&mut self, facts: &[Fact]) -> Result<(), Error> {
-        facts.iter().for_each(|fact| self.keep(fact));
-        Ok(())
-    }
-
+impl Reader for Memory {
     fn sources(&self) -> Result<Vec<Source>, Error> {
-        Ok(self.sources.values().cloned().collect())
+        let facts = self.facts();
+        Ok(facts.sources.values().cloned().collect())
     }
 
     fn groups(&self) -> Result<Vec<Group>, Error> {
-        Ok(self.groups.values().cloned().collect())
+        let facts = self.facts();
+        Ok(facts.groups.values().cloned().collect())
     }
 
     fn groups_by_id(&self, ids: &[GroupId]) -> Result<Vec<Group>, Error> {
-        let groups = ids.iter().filter_map(|id| self.groups.get(id));
+        let facts = self.facts();
+        let groups = ids.iter().filter_map(|id| facts.groups.get(id));
         Ok(groups.cloned().collect())
     }
 
     fn hosts(&self) -> Result<Vec<Host>, Error> {
-        Ok(self.hosts.values().cloned().collect())
+        let facts = self.facts();
+        Ok(facts.hosts.values().cloned().collect())
+    }
+
+    fn memory(&self, of: MemoryOf) -> Result<Option<Vec<u8>>, Error> {
+        let facts = self.facts();
+        Ok(facts.memories.get(&of).cloned())
     }
 
     fn group_memories(&self) -> Result<Vec<(GroupId, Vec<u8>)>, Error> {
-        let memories = self.memories.iter();
-        Ok(memories.map(|(id, bytes)| (*id, bytes.clone())).collect())
+        let facts = self.facts();
+        let memories = facts.memories.iter();
+        let groups = memories.filter_map(|(of, bytes)| match of {
+            MemoryOf::Group(group) => Some((*group, bytes.clone())),
+            _ => None,
+        });
+        Ok(groups.collect())
     }
 
     fn group_memories_by_id(&self, ids: &[GroupId]) -> Result<Vec<(GroupId, Vec<u8>)>, Error> {
-        let memory = |id: &GroupId| Some((*id, self.memories.get(id)?.clone()));
+        let facts = self.facts();
+        let memory = |id: &GroupId| Some((*id, facts.memories.get(&MemoryOf::Group(*id))?.clone()));
         Ok(ids.iter().filter_map(memory).collect())
     }
 
     fn note(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
-        Ok(self.notes.get(name).cloned())
+        let facts = self.facts();
+        Ok(facts.notes.get(name).cloned())
     }
 
     fn next_element(&self) -> Result<u32, Error> {
-        Ok(self.next_element)
+        let facts = self.facts();
+        Ok(facts.next_element)
     }
 
     fn element(&self, id: ElementId) -> Result<Option<Kept>, Error> {
-        Ok(self.elements.get(&id).cloned())
+        let facts = self.facts();
+        Ok(facts.elements.get(&id).cloned())
     }
 
     fn find(&self, source: SourceId, locator: &str) -> Result<Option<Kept>, Error> {
+        let facts = self.facts();
         let is_it = |kept: &&Kept| kept.element.source == source && kept.element.locator == locator;
-        Ok(self.elements.values().find(is_it).cloned())
+        Ok(facts.elements.values().find(is_it).cloned())
     }
 
     fn find_all(&self, locator: &str) -> Result<Vec<Kept>, Error> {
-        Ok(self.elements_where(|kept| kept.element.locator == locator))
+        let facts = self.facts();
+        Ok(facts.elements_where(|kept| kept.element.locator == locator))
     }
 
     fn elements(
@@ -165,8 +250,9 @@ impl Store for Memory {
         from: ElementId,
         limit: usize,
     ) -> Result<Vec<Kept>, Error> {
+        let facts = self.facts();
         let is_of = |kept: &&Kept| source.is_none_or(|source| kept.element.source == source);
-        let elements = self.elements.range(from..).map(|(_, kept)| kept);
+        let elements = facts.elements.range(from..).map(|(_, kept)| kept);
         Ok(elements.filter(is_of).take(limit).cloned().collect())
     }
 
@@ -176,24 +262,25 @@ impl Store for Memory {
         from: ElementId,
         limit: usize,
     ) -> Result<Vec<ElementId>, Error> {
+        let facts = self.facts();
         let is_new = |kept: &&Kept| kept.state == State::New && kept.element.host == host;
-        let elements = self.elements.range(from..).map(|(_, kept)| kept);
+        let elements = facts.elements.range(from..).map(|(_, kept)| kept);
         let ids = elements.filter(is_new).map(|kept| kept.element.id);
         Ok(ids.take(limit).collect())
     }
 
     fn n_new(&self) -> Result<Vec<(GroupId, u64)>, Error> {
+        let facts = self.facts();
         let mut counts = BTreeMap::new();
-        let new = self
-            .elements
-            .values()
-            .filter(|kept| kept.state == State::New);
+        let kept = facts.elements.values();
+        let new = kept.filter(|kept| kept.state == State::New);
         new.for_each(|kept| *counts.entry(kept.element.host).or_default() += 1);
         Ok(counts.into_iter().collect())
     }
 
     fn scan(&self, stride: usize, each: &mut dyn FnMut(ElementId, &Brief)) -> Result<(), Error> {
-        for (id, kept) in &self.elements {
+        let facts = self.facts();
+        for (id, kept) in &facts.elements {
             let block = (id.0 / sqlite::record::PER_CHUNK) as usize;
             if block.is_multiple_of(stride.max(1)) {
                 each(*id, &kept.brief());
@@ -208,7 +295,8 @@ impl Store for Memory {
         before: Option<u64>,
         limit: usize,
     ) -> Result<Vec<Change>, Error> {
-        let changes = self.changes.range(..before.unwrap_or(u64::MAX)).rev();
+        let facts = self.facts();
+        let changes = facts.changes.range(..before.unwrap_or(u64::MAX)).rev();
         let changes = changes.map(|(_, change)| change).filter(|change| {
             filter.source.is_none_or(|source| change.source == source)
                 && filter
@@ -220,23 +308,23 @@ impl Store for Memory {
     }
 
     fn polls(&self, element: ElementId, limit: usize) -> Result<Vec<Poll>, Error> {
-        let polls = self
-            .polls
-            .iter()
-            .rev()
-            .filter(|poll| poll.element == element);
+        let facts = self.facts();
+        let latest_first = facts.polls.iter().rev();
+        let polls = latest_first.filter(|poll| poll.element == element);
         Ok(polls.take(limit).cloned().collect())
     }
 
     fn audits(&self, since: Moment) -> Result<Vec<Audit>, Error> {
-        let polls = self.polls.iter().filter(|poll| poll.at >= since);
+        let facts = self.facts();
+        let polls = facts.polls.iter().filter(|poll| poll.at >= since);
         let mut audits: Vec<Audit> = polls.filter_map(Poll::audit).collect();
         audits.sort_by_key(|audit| audit.at);
         Ok(audits)
     }
 
     fn latest_polls(&self, limit: usize) -> Result<Vec<Moment>, Error> {
-        let counted = self.polls.iter().filter(|poll| poll.is_counted);
+        let facts = self.facts();
+        let counted = facts.polls.iter().filter(|poll| poll.is_counted);
         let mut begun: Vec<Moment> = counted.map(|poll| poll.begun_at).collect();
         begun.sort_unstable_by(|a, b| b.cmp(a));
         begun.truncate(limit);
@@ -244,20 +332,26 @@ impl Store for Memory {
     }
 
     fn query(&self, source: SourceId, text: &str) -> Result<Option<Query>, Error> {
-        Ok(self.queries.get(&(source, text.to_owned())).cloned())
+        let facts = self.facts();
+        Ok(facts.queries.get(&(source, text.to_owned())).cloned())
     }
 
     fn queries(&self, source: SourceId) -> Result<Vec<Query>, Error> {
-        let queries = self.queries.range((source, String::new())..);
+        let facts = self.facts();
+        let queries = facts.queries.range((source, String::new())..);
         let queries = queries.map(|(_, query)| query);
         let of_source = queries.take_while(|query| query.source == source);
         Ok(of_source.cloned().collect())
     }
 
     fn bodies(&self, each: &mut dyn FnMut(BodyId)) -> Result<(), Error> {
-        let copies = self.elements.values().filter_map(|kept| kept.copy.as_ref());
+        let facts = self.facts();
+        let copies = facts
+            .elements
+            .values()
+            .filter_map(|kept| kept.copy.as_ref());
         copies.for_each(|copy| each(copy.body));
-        let versions = self.changes.values().filter_map(|change| change.body);
+        let versions = facts.changes.values().filter_map(|change| change.body);
         versions.for_each(each);
         Ok(())
     }

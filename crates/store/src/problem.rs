@@ -72,6 +72,9 @@ pub enum Problem {
     /// Queries are of a source that there is not.
     #[error("there are queries of source {}, which there is not", .0.0)]
     QueriesAlone(SourceId),
+    /// Something is remembered of a source that there is not.
+    #[error("something is remembered of source {}, which there is not", .0.0)]
+    MemoryAlone(SourceId),
     /// The body of a copy or of a version is not there.
     #[error("the body of element {} is missing: {body}", .element.0)]
     BodyMissing {

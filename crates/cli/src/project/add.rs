@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use springtide_engine::settings::SourceSettings;
-use springtide_store::{Fact, Memory, SourceKind, Store};
+use springtide_store::{Fact, Memory, SourceKind, Writer};
 
 use super::import::name_after;
 use super::{Project, init, kind_name};
@@ -100,7 +100,7 @@ pub(crate) fn run(
         config.settings.sources.push(source.clone());
         added.push((source, found));
     }
-    let mut store: Box<dyn Store> = match &project {
+    let mut store: Box<dyn Writer> = match &project {
         Some(project) if !args.dry_run => Box::new(project.write()?),
         _ => Box::new(Memory::new()),
     };
@@ -177,7 +177,7 @@ pub(crate) fn run(
 }
 
 /// Takes new sources out of the store again.
-fn forget(store: &mut dyn Store, names: &[&str]) -> Outcome<()> {
+fn forget(store: &mut dyn Writer, names: &[&str]) -> Outcome<()> {
     let cannot = |error: springtide_store::Error| {
         Failure::failed("cannot use the store").cause(super::causes(&error))
     };

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde::Serialize;
 use springtide_engine::detect::Lens;
-use springtide_store::{BodyId, Error, Problem, Sqlite, Store};
+use springtide_store::{BodyId, Error, Problem, Reader, Reading, Sqlite};
 
 use super::Project;
 use crate::args::SettingFlags;
@@ -38,32 +38,23 @@ pub(crate) fn run(args: &Doctor, project: &Project, talk: Talk) -> Outcome<()> {
         findings.problems.push(one_line(&failure));
         findings.is_config_bad = true;
     }
-    let writes = args.repair || args.gc;
-    let store = if writes {
-        Some(project.write()?)
-    } else {
-        match Sqlite::read_only(project.store_folder()) {
-            Ok(store) => Some(store),
-            Err(Error::Missing(_)) => {
-                talk.say("there is no store yet; the first `springtide run` makes one");
-                None
-            }
-            Err(error @ (Error::Damaged(_) | Error::Database(_))) => {
-                findings.problems.push(super::causes(&error));
-                None
-            }
-            // A store of an earlier version is brought up to date by whoever writes.
-            Err(error) => return Err(project.refuse(&error)),
+    if args.repair || args.gc {
+        let mut store = project.write()?;
+        back_up(project, &store, args, &mut findings)?;
+        if let Err(failure) = examine(
+            project,
+            &mut store,
+            Sqlite::repair,
+            args,
+            &mut findings,
+            talk,
+        ) {
+            findings.problems.push(one_line(&failure));
         }
-    };
-    if let Some(mut store) = store {
-        if let Some(path) = &args.back_up {
-            store
-                .back_up(path)
-                .map_err(|error| project.refuse(&error))?;
-            findings.backed_up = Some(path.display().to_string());
-        }
-        if let Err(failure) = examine(project, &mut store, args, &mut findings, talk) {
+    } else if let Some(mut store) = open_to_read(project, &mut findings, talk)? {
+        back_up(project, &store, args, &mut findings)?;
+        let leave = |_: &mut _, _: &mut dyn FnMut(BodyId) -> bool| Ok(Vec::new());
+        if let Err(failure) = examine(project, &mut store, leave, args, &mut findings, talk) {
             findings.problems.push(one_line(&failure));
         }
     }
@@ -71,10 +62,49 @@ pub(crate) fn run(args: &Doctor, project: &Project, talk: Talk) -> Outcome<()> {
     report(args, &findings, talk)
 }
 
-/// Checks store and bodies; repairs and clears out if asked to.
-fn examine(
+/// The store, beside whoever writes; nothing if there is none, or none that can be read.
+fn open_to_read(
     project: &Project,
-    store: &mut Sqlite,
+    findings: &mut Findings,
+    talk: Talk,
+) -> Outcome<Option<Sqlite<Reading>>> {
+    match Sqlite::read_only(project.store_folder()) {
+        Ok(store) => Ok(Some(store)),
+        Err(Error::Missing(_)) => {
+            talk.say("there is no store yet; the first `springtide run` makes one");
+            Ok(None)
+        }
+        Err(error @ (Error::Damaged(_) | Error::Failed(_))) => {
+            findings.problems.push(super::causes(&error));
+            Ok(None)
+        }
+        // A store of an earlier version is brought up to date by whoever writes.
+        Err(error) => Err(project.refuse(&error)),
+    }
+}
+
+fn back_up<Access>(
+    project: &Project,
+    store: &Sqlite<Access>,
+    args: &Doctor,
+    findings: &mut Findings,
+) -> Outcome<()> {
+    if let Some(path) = &args.back_up {
+        let written = store.back_up(path);
+        written.map_err(|error| project.refuse(&error))?;
+        findings.backed_up = Some(path.display().to_string());
+    }
+    Ok(())
+}
+
+/// Checks store and bodies; has it repaired, and clears out, if asked to.
+fn examine<Access: Send>(
+    project: &Project,
+    store: &mut Sqlite<Access>,
+    repair: impl FnOnce(
+        &mut Sqlite<Access>,
+        &mut dyn FnMut(BodyId) -> bool,
+    ) -> Result<Vec<String>, Error>,
     args: &Doctor,
     findings: &mut Findings,
     talk: Talk,
@@ -115,9 +145,7 @@ fn examine(
                 .repaired
                 .push(format!("removed damaged body {body}"));
         }
-        let done = store
-            .repair(&mut |body| bodies.contains(body))
-            .map_err(refuse)?;
+        let done = repair(store, &mut |body| bodies.contains(body)).map_err(refuse)?;
         findings.repaired.extend(done);
         problems.clear();
     }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use springtide_store::{Copy, Kept, Moment, Source, State, Store};
+use springtide_store::{Copy, Kept, Moment, Reader, Source, State};
 
 use super::log::digest;
 use super::rows::{Enough, Row, Rows, Wanted};
@@ -89,7 +89,7 @@ pub(crate) fn run(
 struct Exporter<'a> {
     project: &'a Project,
     config: &'a Config,
-    store: &'a dyn Store,
+    store: &'a dyn Reader,
     sources: &'a [Source],
     wanted: Wanted,
     talk: Talk,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use springtide_engine::register::{self, List, ListError};
-use springtide_store::{SourceKind, Store};
+use springtide_store::{Reader, SourceKind, Writer};
 
 use super::{Project, Steps, causes, source_named, sources};
 use crate::args::SettingFlags;

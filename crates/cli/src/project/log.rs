@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use serde::Serialize;
-use springtide_store::{Change, ChangeFilter, ChangeKind, ElementId, Moment, SourceId, Store};
+use springtide_store::{Change, ChangeFilter, ChangeKind, ElementId, Moment, Reader, SourceId};
 
 use super::{Project, element_named, source_named};
 use crate::args::project::Log;
@@ -124,7 +124,7 @@ struct Locators {
 }
 
 impl Locators {
-    fn find(&mut self, project: &Project, store: &dyn Store, id: ElementId) -> Outcome<&str> {
+    fn find(&mut self, project: &Project, store: &dyn Reader, id: ElementId) -> Outcome<&str> {
         if let std::collections::hash_map::Entry::Vacant(entry) = self.known.entry(id) {
             let kept = store.element(id).map_err(|error| project.refuse(&error))?;
             entry.insert(kept.map(|kept| kept.element.locator).unwrap_or_default());

@@ -1,7 +1,7 @@
 //! `springtide ls`: sources, or elements.
 
 use serde::Serialize;
-use springtide_store::{Moment, Source, State, Store};
+use springtide_store::{Moment, Reader, Source, State};
 
 use super::rows::{Counts, Enough, ErrorRow, Row, Rows, Wanted};
 use super::{NOT_IN_STORE, Project, kind_name, source_named, sources};
@@ -127,7 +127,7 @@ fn list_elements(
     args: &Ls,
     project: &Project,
     config: &Config,
-    store: &dyn Store,
+    store: &dyn Reader,
     sources: &[Source],
     talk: Talk,
 ) -> Outcome<()> {

@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 
 use springtide_engine::register::{self, Registered, Step};
 use springtide_store::{
-    Bodies, ElementId, Error, Kept, Memory, Source, SourceId, SourceKind, Sqlite, Store, Totals,
+    Bodies, ElementId, Error, Kept, Memory, Reader, Source, SourceId, SourceKind, Sqlite, Totals,
+    Writer,
 };
 
 use crate::args::SettingFlags;
@@ -84,7 +85,7 @@ impl Project {
     }
 
     /// The store, to read beside whoever writes; an empty one if there is none yet.
-    pub(crate) fn read(&self) -> Outcome<Box<dyn Store>> {
+    pub(crate) fn read(&self) -> Outcome<Box<dyn Reader>> {
         match Sqlite::read_only(self.store_folder()) {
             Ok(store) => Ok(Box::new(store)),
             Err(Error::Missing(_)) => Ok(Box::new(Memory::new())),
@@ -116,6 +117,15 @@ impl Project {
                 .cause(error)
                 .hint("`springtide doctor --repair` or the next `run` does that, after a backup"),
             Error::Damaged(_) => failure.cause(error).hint("`springtide doctor --repair`"),
+            Error::LeaseLost => failure
+                .cause(error)
+                .hint("its lock was removed or replaced meanwhile; start again"),
+            Error::Busy(_) => failure
+                .cause(causes(error))
+                .hint("another process has kept it busy; try again"),
+            Error::Full(_) => failure
+                .cause(causes(error))
+                .hint("make room, and try again"),
             error => failure.cause(causes(error)),
         }
     }
@@ -123,7 +133,7 @@ impl Project {
     /// Brings the store in step with the configuration, saying what that takes.
     pub(crate) fn register(
         &self,
-        store: &mut dyn Store,
+        store: &mut dyn Writer,
         config: &Config,
         talk: Talk,
     ) -> Outcome<Registered> {
@@ -195,7 +205,7 @@ impl Steps {
 /// so far.
 pub(crate) fn sources(
     project: &Project,
-    store: &dyn Store,
+    store: &dyn Reader,
     config: &Config,
 ) -> Outcome<Vec<Source>> {
     let mut sources = store.sources().map_err(|error| project.refuse(&error))?;
@@ -236,7 +246,7 @@ pub(crate) fn source_named<'a>(sources: &'a [Source], name: &str) -> Outcome<&'a
 }
 
 /// The element that a number, or else an address or the id of a row, stands for.
-pub(crate) fn element_named(project: &Project, store: &dyn Store, text: &str) -> Outcome<Kept> {
+pub(crate) fn element_named(project: &Project, store: &dyn Reader, text: &str) -> Outcome<Kept> {
     let refuse = |error: Error| project.refuse(&error);
     if let Ok(number) = text.parse::<u32>()
         && let Some(kept) = store.element(ElementId(number)).map_err(refuse)?

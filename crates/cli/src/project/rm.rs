@@ -1,7 +1,7 @@
 //! `springtide rm`.
 
 use serde::Serialize;
-use springtide_store::{Fact, Store};
+use springtide_store::{Fact, Writer};
 
 use super::{Project, source_named, sources};
 use crate::args::SettingFlags;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 use springtide_store::{
-    ElementId, GroupId, Kept, Moment, Role, Source, SourceId, State, Store, Totals,
+    ElementId, GroupId, Kept, Moment, Reader, Role, Source, SourceId, State, Totals,
 };
 
 use super::Project;
@@ -91,7 +91,7 @@ const MOST_NAMES: usize = 200_000;
 /// Goes through elements with all that is told of them.
 pub(crate) struct Rows<'a> {
     project: &'a Project,
-    store: &'a dyn Store,
+    store: &'a dyn Reader,
     sources: HashMap<SourceId, &'a str>,
     groups: HashMap<GroupId, (Option<GroupId>, String)>,
     totals: Counts,
@@ -140,7 +140,7 @@ impl Counts {
 impl<'a> Rows<'a> {
     pub(crate) fn new(
         project: &'a Project,
-        store: &'a dyn Store,
+        store: &'a dyn Reader,
         sources: &'a [Source],
         view: View,
     ) -> Self {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 use springtide_policy::report::share_interval;
 use springtide_store::{
-    Audit, Brief, ElementId, Moment, Role, Source, SourceId, State, Store, Totals,
+    Audit, Brief, ElementId, Moment, Reader, Role, Source, SourceId, State, Totals,
 };
 
 use super::log::since;
@@ -144,7 +144,7 @@ fn gather<'a>(
     args: &Status,
     project: &Project,
     config: &Config,
-    store: &dyn Store,
+    store: &dyn Reader,
     sources: &'a [Source],
     now: Moment,
 ) -> Outcome<Document<'a>> {
@@ -202,7 +202,7 @@ fn gather<'a>(
 /// enough.
 fn audits(
     args: &Status,
-    store: &dyn Store,
+    store: &dyn Reader,
     now: Moment,
 ) -> Result<Outcome<Vec<Audit>>, springtide_store::Error> {
     let since = match since(args.since.as_deref(), now) {
@@ -334,7 +334,7 @@ struct Scanned {
 
 impl Scanned {
     fn new(
-        store: &dyn Store,
+        store: &dyn Reader,
         config: &Config,
         sources: &[Source],
         now: Moment,

@@ -10,7 +10,7 @@ use rand_pcg::Pcg64;
 use springtide_engine::FAIL_POINTS;
 use springtide_engine::origin::{Origin, SiteSettings};
 use springtide_policy::Rate;
-use springtide_store::{Bodies, ElementId, Sqlite, Store};
+use springtide_store::{Bodies, ElementId, Reader, Sqlite};
 
 use crate::Place;
 

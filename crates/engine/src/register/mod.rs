@@ -18,8 +18,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::UNIX_EPOCH;
 
 use springtide_store::{
-    Element, ElementId, Fact, Failure, FailureKind, Kept, Moment, Role, Source, SourceId,
-    SourceKind, State, Store, Totals,
+    Element, ElementId, Fact, Failure, FailureKind, Kept, Moment, Numbers, Reader, Role, Source,
+    SourceId, SourceKind, State, Totals, Writer,
 };
 use url::Url;
 
@@ -41,9 +41,6 @@ pub enum Error {
     /// A list cannot be read.
     #[error(transparent)]
     List(#[from] ListError),
-    /// There are too many elements, groups or sources to number.
-    #[error("there are more elements, groups or sources than can be numbered")]
-    TooMany,
 }
 
 /// What has come of it.
@@ -95,7 +92,7 @@ const STRIDE: u64 = 10_000;
 /// If the store fails. A list that cannot be read is an error of its source, and no
 /// reason to stop.
 pub fn register(
-    store: &mut dyn Store,
+    store: &mut dyn Writer,
     settings: &Settings,
     now: Moment,
     progress: &mut dyn FnMut(Step),
@@ -106,11 +103,6 @@ pub fn register(
     regroup(store, &settings.groups, &mut notes)?;
 
     let known = store.sources()?;
-    let mut next = known
-        .iter()
-        .map(|source| source.id.0 + 1)
-        .max()
-        .unwrap_or(0);
     let mut facts = Vec::new();
     for source in &known {
         let wanted = settings.sources.iter().find(|s| s.name == source.name);
@@ -133,7 +125,7 @@ pub fn register(
             Some(source) => source.clone(),
             None => {
                 let source = Source {
-                    id: SourceId(next),
+                    id: store.numbers().source()?,
                     name: wanted.name.clone(),
                     kind: wanted.kind,
                     url: place_of(wanted),
@@ -141,7 +133,6 @@ pub fn register(
                     totals: Totals::default(),
                     error: None,
                 };
-                next = next.checked_add(1).ok_or(Error::TooMany)?;
                 registered.n_sources_added += 1;
                 notes.set(source.id, Note::new(wanted.weight));
                 let places = get_or_read(&mut places, store)?;
@@ -178,7 +169,7 @@ pub fn register(
 /// If the store fails, or if the list cannot be read or has a line that is no address;
 /// then nothing of it is taken in.
 pub fn import(
-    store: &mut dyn Store,
+    store: &mut dyn Writer,
     settings: &Settings,
     source: &Source,
     weight: f64,
@@ -213,17 +204,17 @@ fn is_same(wanted: &SourceSettings, source: &Source) -> bool {
 
 fn get_or_read<'a>(
     places: &'a mut Option<Places>,
-    store: &dyn Store,
+    store: &dyn Writer,
 ) -> Result<&'a mut Places, Error> {
-    if places.is_none() {
-        *places = Some(Places::read(store)?);
+    match places {
+        Some(places) => Ok(places),
+        none => Ok(none.insert(Places::read(store)?)),
     }
-    places.as_mut().ok_or(Error::TooMany)
 }
 
 /// Writes a new source down, with the element that it starts from.
 fn add_source(
-    store: &mut dyn Store,
+    store: &mut dyn Writer,
     settings: &Settings,
     wanted: &SourceSettings,
     mut source: Source,
@@ -242,14 +233,14 @@ fn add_source(
     }
     if let (Some(role), Ok(url)) = (role, locator(&wanted.url)) {
         let (host, group) = place(&url, None, &settings.groups, places, &mut facts)?;
-        let id = store.next_element()?;
+        let id = store.numbers().element()?;
         if role != Role::Listing {
             source.totals.n_elements = 1;
             source.totals.n_new = 1;
         }
         facts.push(Fact::Source(source.clone()));
         facts.push(Fact::Element(Element {
-            id: ElementId(id),
+            id,
             source: source.id,
             locator: url.into(),
             group,
@@ -277,7 +268,7 @@ struct Followed<'a> {
 impl Followed<'_> {
     fn follow(
         &self,
-        store: &mut dyn Store,
+        store: &mut dyn Writer,
         mut source: Source,
         places: &mut Places,
         notes: &mut Notes,
@@ -394,7 +385,7 @@ struct Batch {
 impl Intake<'_> {
     fn take(
         &self,
-        store: &mut dyn Store,
+        store: &mut dyn Writer,
         source: Source,
         list: &List,
         places: &mut Places,
@@ -408,21 +399,22 @@ impl Intake<'_> {
         let mut totals = source.totals;
         self.match_existing(store, &source, &mut addresses, &mut totals, &mut imported)?;
 
-        let mut next = store.next_element()?;
+        let numbers = store.numbers();
         let room = self
             .max_elements
             .saturating_sub(totals.n_elements + totals.n_gone);
         // Two at a time: while one is written, the next is read.
         let (batches, ready) = sync_channel::<Result<Batch, Error>>(2);
-        let reader = Reader {
+        let reading = SecondReading {
             intake: self,
             source: source.id,
             room,
+            numbers,
         };
-        let (addresses, next) = (&mut addresses, &mut next);
+        let addresses = &mut addresses;
         std::thread::scope(|scope| {
-            let reading = scope.spawn(move || {
-                match reader.read(list, addresses, places, next, &batches) {
+            let thread = scope.spawn(move || {
+                match reading.read(list, addresses, places, &batches) {
                     Ok(n_left_out) => n_left_out,
                     Err(error) => {
                         // If nobody listens any more, they know of an error of their own.
@@ -432,7 +424,7 @@ impl Intake<'_> {
                 }
             });
             let written = write(store, &source, ready, totals, &mut imported, progress);
-            imported.n_left_out = reading.join().unwrap_or(0);
+            imported.n_left_out = thread.join().unwrap_or(0);
             written
         })?;
         imported.n_known = imported
@@ -445,7 +437,7 @@ impl Intake<'_> {
     /// elements as the list has it.
     fn match_existing(
         &self,
-        store: &mut dyn Store,
+        store: &mut dyn Writer,
         source: &Source,
         addresses: &mut Addresses,
         totals: &mut Totals,
@@ -553,20 +545,20 @@ fn check(list: &List, progress: &mut dyn FnMut(Step)) -> Result<(Addresses, u64)
 }
 
 /// Reads a list for the second time, and makes facts of it.
-struct Reader<'a> {
+struct SecondReading<'a> {
     intake: &'a Intake<'a>,
     source: SourceId,
     room: u64,
+    numbers: Numbers,
 }
 
-impl Reader<'_> {
+impl SecondReading<'_> {
     /// Says how many addresses found no room.
     fn read(
         &self,
         list: &List,
         addresses: &mut Addresses,
         places: &mut Places,
-        next: &mut u32,
         batches: &SyncSender<Result<Batch, Error>>,
     ) -> Result<u64, Error> {
         let mut batch = Batch::new();
@@ -597,8 +589,7 @@ impl Reader<'_> {
                     places,
                     facts,
                 )?;
-                let id = ElementId(*next);
-                *next = next.checked_add(1).ok_or(Error::TooMany)?;
+                let id = self.numbers.element()?;
                 n_added += 1;
                 batch.n_added += 1;
                 facts.push(Fact::Element(Element {
@@ -642,7 +633,7 @@ impl Batch {
 
 /// Writes batch after batch, each whole.
 fn write(
-    store: &mut dyn Store,
+    store: &mut dyn Writer,
     source: &Source,
     batches: Receiver<Result<Batch, Error>>,
     mut totals: Totals,
@@ -691,12 +682,12 @@ fn place(
             places.find(&path.key, directories, facts)
         }
     };
-    found.ok_or(Error::TooMany)
+    Ok(found?)
 }
 
 /// Gives all elements of a source another weight, if the source has another.
 fn reweigh(
-    store: &mut dyn Store,
+    store: &mut dyn Writer,
     source: &Source,
     weight: f64,
     notes: &mut Notes,
@@ -735,7 +726,7 @@ fn reweigh(
 }
 
 /// Puts elements into other groups if the rules are not what they were.
-fn regroup(store: &mut dyn Store, rules: &[GroupRule], notes: &mut Notes) -> Result<(), Error> {
+fn regroup(store: &mut dyn Writer, rules: &[GroupRule], notes: &mut Notes) -> Result<(), Error> {
     let keys: Vec<_> = rules
         .iter()
         .map(|rule| (&rule.pattern, &rule.key))
@@ -776,8 +767,7 @@ fn regroup(store: &mut dyn Store, rules: &[GroupRule], notes: &mut Notes) -> Res
                 }
             }
             let inner = inner.into_iter().rev();
-            let found = places.find(&key, inner, &mut facts);
-            let (host, group) = found.ok_or(Error::TooMany)?;
+            let (host, group) = places.find(&key, inner, &mut facts)?;
             if (host, group) != (kept.element.host, kept.element.group) {
                 facts.push(Fact::Element(Element {
                     host,
@@ -842,7 +832,7 @@ impl Notes {
     /// A source's number, length, time and weight; a length of all ones is none.
     const ENTRY: usize = 4 + 8 + 8 + 8;
 
-    fn read(store: &dyn Store) -> Result<Self, Error> {
+    fn read(store: &dyn Reader) -> Result<Self, Error> {
         let bytes = store.note(Self::NAME)?.unwrap_or_default();
         let Some((rules, entries)) = bytes.split_first_chunk::<32>() else {
             return Ok(Self::default());

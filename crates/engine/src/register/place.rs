@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
-use springtide_store::{Error, Fact, Group, GroupId, Store};
+use springtide_store::{Error, Fact, Group, GroupId, Numbers, Writer};
 
 /// Groups by where they are, in a few bytes each.
 ///
@@ -15,19 +15,18 @@ pub(crate) struct Places {
     outermost: HashMap<String, GroupId>,
     inner: HashMap<u64, GroupId>,
     hash: RandomState,
-    next: u32,
+    numbers: Numbers,
 }
 
 impl Places {
-    pub(crate) fn read(store: &dyn Store) -> Result<Self, Error> {
+    pub(crate) fn read(store: &dyn Writer) -> Result<Self, Error> {
         let mut places = Self {
             outermost: HashMap::new(),
             inner: HashMap::new(),
             hash: RandomState::new(),
-            next: 0,
+            numbers: store.numbers(),
         };
         for group in store.groups()? {
-            places.next = places.next.max(group.id.number().saturating_add(1));
             match group.parent {
                 None => {
                     places.outermost.insert(group.name, group.id);
@@ -42,13 +41,13 @@ impl Places {
     }
 
     /// The outermost and the innermost group of a path, and what has to be written
-    /// down for them to be there. Nothing if numbers have run out.
+    /// down for them to be there.
     pub(crate) fn find<'a>(
         &mut self,
         outermost: &str,
         inner: impl Iterator<Item = &'a str>,
         facts: &mut Vec<Fact>,
-    ) -> Option<(GroupId, GroupId)> {
+    ) -> Result<(GroupId, GroupId), Error> {
         let host = match self.outermost.get(outermost) {
             Some(&group) => group,
             None => {
@@ -69,7 +68,7 @@ impl Places {
                 }
             };
         }
-        Some((host, group))
+        Ok((host, group))
     }
 
     fn make(
@@ -77,14 +76,13 @@ impl Places {
         parent: Option<GroupId>,
         name: &str,
         facts: &mut Vec<Fact>,
-    ) -> Option<GroupId> {
-        let id = GroupId::new(self.next)?;
-        self.next = self.next.checked_add(1)?;
+    ) -> Result<GroupId, Error> {
+        let id = self.numbers.group()?;
         facts.push(Fact::Group(Group {
             id,
             parent,
             name: name.to_owned(),
         }));
-        Some(id)
+        Ok(id)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use springtide_store::{
-    Element, ElementId, Fact, Failure, FailureKind, Kept, Moment, Role, Source, Store, Totals,
+    Element, ElementId, Fact, Failure, FailureKind, Kept, Moment, Role, Source, Totals, Writer,
 };
 
 use super::{BATCH, Error, Note, Notes, Places, Registered, Stamp, bring_back, leave_out};
@@ -20,17 +20,17 @@ pub(crate) fn search_group(name: &str) -> String {
 /// Writes a new search source down, with the search box as an element, whose polls its
 /// requests are.
 pub(super) fn add_search(
-    store: &mut dyn Store,
+    store: &mut dyn Writer,
     wanted: &SourceSettings,
     source: Source,
     places: &mut Places,
     mut facts: Vec<Fact>,
 ) -> Result<Source, Error> {
-    let found = places.find(&search_group(&wanted.name), std::iter::empty(), &mut facts);
-    let (host, group) = found.ok_or(Error::TooMany)?;
+    let own = search_group(&wanted.name);
+    let (host, group) = places.find(&own, std::iter::empty(), &mut facts)?;
     facts.push(Fact::Source(source.clone()));
     facts.push(Fact::Element(Element {
-        id: ElementId(store.next_element()?),
+        id: store.numbers().element()?,
         source: source.id,
         locator: wanted.url.clone(),
         group,
@@ -54,7 +54,7 @@ pub(super) struct FollowedRows<'a> {
 impl FollowedRows<'_> {
     pub(super) fn follow(
         &self,
-        store: &mut dyn Store,
+        store: &mut dyn Writer,
         source: &Source,
         places: &mut Places,
         notes: &mut Notes,
@@ -130,7 +130,7 @@ impl FollowedRows<'_> {
     /// no longer in it.
     fn take(
         &self,
-        store: &mut dyn Store,
+        store: &mut dyn Writer,
         source: &Source,
         file: FileRows,
         places: &mut Places,
@@ -158,19 +158,15 @@ impl FollowedRows<'_> {
             facts.push(Fact::Totals(source.id, totals));
             store.commit(&facts)?;
         }
-        let mut next = store.next_element()?;
+        let numbers = store.numbers();
         let new: Vec<&FileRow> = order.iter().filter_map(|id| rows.get(id)).collect();
         for some in new.chunks(BATCH) {
             let mut facts = Vec::new();
-            let found = places.find(
-                &search_group(&self.wanted.name),
-                std::iter::empty(),
-                &mut facts,
-            );
-            let (host, group) = found.ok_or(Error::TooMany)?;
+            let own = search_group(&self.wanted.name);
+            let (host, group) = places.find(&own, std::iter::empty(), &mut facts)?;
             for row in some {
                 facts.push(Fact::Element(Element {
-                    id: ElementId(next),
+                    id: numbers.element()?,
                     source: source.id,
                     locator: row.id.clone(),
                     group,
@@ -179,7 +175,6 @@ impl FollowedRows<'_> {
                     weight: self.weight(row),
                     depth: 0,
                 }));
-                next = next.checked_add(1).ok_or(Error::TooMany)?;
             }
             totals.n_elements += some.len() as u64;
             totals.n_new += some.len() as u64;

@@ -21,7 +21,9 @@ use std::time::Duration;
 use rand_pcg::Pcg64;
 use springtide_policy::GroupId;
 use springtide_policy::agenda::{Agenda, Ticket};
-use springtide_store::{ElementId, Fact, Moment, Robots, Role, SourceId, SourceKind};
+use springtide_store::{
+    ElementId, Fact, MemoryOf, Moment, Partition, Robots, Role, SourceId, SourceKind,
+};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -454,15 +456,18 @@ impl Engine {
         let scheduler = self.agenda.scheduler();
         for group in std::mem::take(&mut self.changed_groups) {
             if let Some(memory) = scheduler.remember_group(group) {
-                facts.push(Fact::GroupMemory(group, memory));
+                facts.push(Fact::Memory(MemoryOf::Group(group), memory));
             }
         }
-        facts.push(Fact::Note("scheduler", Some(scheduler.remember_all())));
+        let of = MemoryOf::Scheduler(Partition::WHOLE);
+        facts.push(Fact::Memory(of, scheduler.remember_all()));
         if let Some(pace) = self.agenda.pace() {
-            facts.push(Fact::Note("pace", Some(pace.remember())));
+            let of = MemoryOf::Pace(Partition::WHOLE);
+            facts.push(Fact::Memory(of, pace.remember()));
         }
-        if let Some(memory) = self.remember_searches() {
-            facts.push(Fact::Note("search", Some(memory)));
+        for (id, search) in self.agenda.searches() {
+            let of = MemoryOf::Search(SourceId(id.0));
+            facts.push(Fact::Memory(of, search.remember()));
         }
         self.ledger.commit(facts)?;
         self.flush_events();

@@ -10,7 +10,9 @@ use springtide_policy::agenda::{self, Agenda, FirstPolls, Pace, ROBOTS_HOLD, Sco
 use springtide_policy::estimate::DateTrust;
 use springtide_policy::schedule::Scheduler;
 use springtide_policy::{Elements, GroupId, Groups, Present, Span, Time};
-use springtide_store::{Bodies, Brief, ElementId, Role, SourceId, Sqlite, State, Store};
+use springtide_store::{
+    Bodies, Brief, ElementId, MemoryOf, Partition, Reader, Role, SourceId, Sqlite, State,
+};
 use tokio::sync::{Semaphore, broadcast, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -62,7 +64,7 @@ impl Engine {
             sources.insert(source.id, state);
             kept_sources.insert(source.id, source);
         }
-        let ledger = Ledger::new(store, kept_sources)?;
+        let ledger = Ledger::new(Box::new(store), kept_sources)?;
         let mut agenda = agenda_of(&settings, &ledger, at, &mut rng)?;
         agenda.set_scope(match &until.what {
             What::Everything => Scope::Everything,
@@ -294,13 +296,13 @@ fn agenda_of(
         span: burst.span,
     });
     let mut pace = Pace::new(budget.per_day, budget.window, burst, at);
-    if let Some(bytes) = store.note("pace")? {
+    if let Some(bytes) = store.memory(MemoryOf::Pace(Partition::WHOLE))? {
         pace.recall(&bytes, at);
     }
     let (choice, terms) = choose::policy(settings)?;
     let nobody = Elements::new();
     let mut scheduler = Scheduler::new(choice, terms, groups, Present::all(&nobody), at, rng);
-    if let Some(bytes) = store.note("scheduler")? {
+    if let Some(bytes) = store.memory(MemoryOf::Scheduler(Partition::WHOLE))? {
         scheduler.recall_all(&bytes);
     }
     for (group, bytes) in store.group_memories()? {

@@ -7,8 +7,8 @@ use springtide_policy::agenda::rows::{SearchRequest, SearchSource};
 use springtide_policy::agenda::{Poll, SearchId, SearchPoll};
 use springtide_policy::{Span, Time};
 use springtide_store::{
-    BodyId, ChangeFilter, ElementId, Failure, FailureKind, Kept, Moment, Purpose, Role, SourceId,
-    State, Store,
+    BodyId, ChangeFilter, ElementId, Failure, FailureKind, Kept, MemoryOf, Moment, Purpose, Role,
+    SourceId, State,
 };
 use url::Url;
 
@@ -39,7 +39,6 @@ pub(super) fn search_id(source: SourceId) -> SearchId {
 impl Engine {
     /// Sets search sources to work, from what was kept.
     pub(super) fn open_searches(&mut self, at: Time) -> Result<(), Error> {
-        let note = self.ledger.store().note("search")?.unwrap_or_default();
         let ids: Vec<SourceId> = self.sources.keys().copied().collect();
         for id in ids {
             let state = &self.sources[&id];
@@ -60,8 +59,8 @@ impl Engine {
             let usual = self.settings.policy.objective;
             let (search, mut decisions, preparation) =
                 Search::new(source, settings, search_box, known, &file, usual);
-            if let Some(bytes) = remembered(&note, id) {
-                decisions.recall(bytes, at);
+            if let Some(bytes) = self.ledger.store().memory(MemoryOf::Search(id))? {
+                decisions.recall(&bytes, at);
             }
             let Some(url) = host_url(&self.sources[&id]) else {
                 continue;
@@ -154,18 +153,6 @@ impl Engine {
             search.install(decisions, prepared, each);
         }
         Ok(())
-    }
-
-    /// What is to be remembered of all search sources.
-    pub(super) fn remember_searches(&self) -> Option<Vec<u8>> {
-        let mut bytes = Vec::new();
-        for (id, decisions) in self.agenda.searches() {
-            let memory = decisions.remember();
-            bytes.extend(id.0.to_le_bytes());
-            bytes.extend((memory.len() as u32).to_le_bytes());
-            bytes.extend(memory);
-        }
-        (!bytes.is_empty()).then_some(bytes)
     }
 
     /// What is decided about a search source.
@@ -414,20 +401,6 @@ fn row_of(kept: Kept, added_at: Moment) -> Known {
         copy: kept.copy.map(|copy| (copy.digest, copy.body)),
         versions: Vec::new(),
         id: kept.element.locator,
-    }
-}
-
-/// What was remembered of one search source.
-fn remembered(mut note: &[u8], wanted: SourceId) -> Option<&[u8]> {
-    loop {
-        let (id, rest) = note.split_first_chunk::<4>()?;
-        let (length, rest) = rest.split_first_chunk::<4>()?;
-        let length = u32::from_le_bytes(*length) as usize;
-        let (memory, rest) = rest.split_at_checked(length)?;
-        if u32::from_le_bytes(*id) == wanted.0 {
-            return Some(memory);
-        }
-        note = rest;
     }
 }
 

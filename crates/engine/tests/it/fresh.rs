@@ -13,7 +13,7 @@ use springtide_policy::schedule::{Choice, Terms};
 use springtide_policy::{Budget, Element, Elements, Groups, Order, Rate};
 use springtide_sim::world::World;
 use springtide_sim::{Setup, Start, run as simulate};
-use springtide_store::{Moment, SourceKind, Sqlite, Store};
+use springtide_store::{Moment, Reader, SourceKind, Sqlite};
 
 use crate::run::{run, settings};
 

@@ -11,8 +11,8 @@ use springtide_engine::settings::{
 use springtide_engine::{Ended, Event, Outside, Settings, Until, What, handle};
 use springtide_policy::{Objective, Rate, Span};
 use springtide_store::{
-    Bodies, ChangeFilter, ChangeKind, ElementId, FailureKind, Kept, Role, SourceKind, Sqlite,
-    State, Store,
+    Bodies, ChangeFilter, ChangeKind, ElementId, FailureKind, Kept, Reader, Role, SourceKind,
+    Sqlite, State,
 };
 
 use crate::world::told;

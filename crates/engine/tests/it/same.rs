@@ -26,8 +26,8 @@ use springtide_sim::project::{
 };
 use springtide_sim::world::World as Simulated;
 use springtide_store::{
-    ElementId, Fact, Group, GroupId, Host, Moment, Robots, RobotsAnswer, Role, SourceKind, Sqlite,
-    Store,
+    ElementId, Fact, Group, GroupId, Host, Moment, Reader, Robots, RobotsAnswer, Role, SourceKind,
+    Sqlite, Writer,
 };
 
 use crate::run::settings;
@@ -182,7 +182,7 @@ fn known_host(group: GroupId, name: &str, now: Moment) -> Fact {
         group,
         requested_at: None,
         not_before: None,
-        not_before_reason: None,
+        pause: None,
         n_failures: 0,
         robots: vec![Robots {
             origin: format!("http://{name}"),

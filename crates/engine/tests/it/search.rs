@@ -15,7 +15,8 @@ use springtide_policy::query::{Queries, Split};
 use springtide_policy::{Objective, Rate, Span, Weight};
 use springtide_sim::search::{Asker, SearchWorld, run as simulate};
 use springtide_store::{
-    Bodies, ChangeFilter, ElementId, Kept, Moment, Purpose, Role, SourceKind, Sqlite, State, Store,
+    Bodies, ChangeFilter, ElementId, Kept, Moment, Purpose, Reader, Reading, Role, SourceKind,
+    Sqlite, State,
 };
 
 use crate::run::{run, run_till, settings};
@@ -120,7 +121,7 @@ fn search(settings: &mut Settings) -> &mut SearchSettings {
     settings.sources[0].search.as_mut().unwrap()
 }
 
-fn store(folder: &Path) -> Sqlite {
+fn store(folder: &Path) -> Sqlite<Reading> {
     Sqlite::read_only(folder.join(".springtide")).unwrap()
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use rusqlite::{Connection, Row, Rows, params};
 
+use super::fault::{Fault, Result};
 use super::locator::{self, Locators, candidates};
 use super::record::{self, Decoded};
 use super::{counter, read};
@@ -15,7 +16,7 @@ const MOST_PROBLEMS: usize = 1000;
 pub(super) fn check(
     connection: &Connection,
     has_body: &mut dyn FnMut(BodyId) -> bool,
-) -> Result<Vec<Problem>, Error> {
+) -> Result<Vec<Problem>> {
     let mut problems = Problems(Vec::new());
     // If pages are broken, what is read from them says nothing.
     if let Err(error) = check_pages(connection, &mut problems) {
@@ -28,6 +29,7 @@ pub(super) fn check(
             check_counts,
             check_orphans,
             check_queries,
+            check_memories,
         ];
         for check in checks {
             if let Err(error) = check(connection, &mut problems) {
@@ -45,7 +47,7 @@ pub(super) fn check(
 pub(super) fn repair(
     connection: &Connection,
     has_body: &mut dyn FnMut(BodyId) -> bool,
-) -> Result<Vec<String>, Error> {
+) -> Result<Vec<String>> {
     let mut done = Vec::new();
     let mut say = |n: usize, what: &str| {
         if n > 0 {
@@ -81,6 +83,14 @@ pub(super) fn repair(
         )?,
         "queries of sources that there are not, removed",
     );
+    say(
+        connection.execute(
+            "DELETE FROM memory WHERE kind = 2 \
+             AND NOT EXISTS (SELECT 1 FROM source WHERE id = number)",
+            [],
+        )?,
+        "memories of sources that there are not, removed",
+    );
     let mut missing = Vec::new();
     missing_bodies(connection, has_body, |problem| missing.push(problem))?;
     say(
@@ -115,28 +125,18 @@ impl Problems {
     }
 
     /// What the database says of its own damage is a finding.
-    fn add_failure(&mut self, error: Error) -> Result<(), Error> {
-        use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
-        match error {
-            Error::Database(error)
-                if matches!(
-                    error.sqlite_error_code(),
-                    None | Some(DatabaseCorrupt | NotADatabase)
-                ) =>
-            {
-                self.add(Problem::Database(error.to_string()));
-                Ok(())
-            }
+    fn add_failure(&mut self, fault: Fault) -> Result<()> {
+        match fault.into() {
             Error::Damaged(what) => {
                 self.add(Problem::Database(what));
                 Ok(())
             }
-            error => Err(error),
+            error => Err(error.into()),
         }
     }
 }
 
-fn check_pages(connection: &Connection, problems: &mut Problems) -> Result<(), Error> {
+fn check_pages(connection: &Connection, problems: &mut Problems) -> Result<()> {
     let mut statement = connection.prepare("PRAGMA integrity_check(100)")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
@@ -148,7 +148,7 @@ fn check_pages(connection: &Connection, problems: &mut Problems) -> Result<(), E
     Ok(())
 }
 
-fn check_elements(connection: &Connection, problems: &mut Problems) -> Result<(), Error> {
+fn check_elements(connection: &Connection, problems: &mut Problems) -> Result<()> {
     let sources = numbers(connection, "SELECT id FROM source")?;
     let groups = numbers(connection, "SELECT id FROM element_group")?;
     let next = counter::load(connection, counter::NEXT_ELEMENT)?;
@@ -192,10 +192,7 @@ enum Finding<'a> {
 }
 
 /// Walks along elements and records side by side, in the order of numbers.
-fn compare(
-    connection: &Connection,
-    each: &mut dyn FnMut(Finding<'_>) -> Result<(), Error>,
-) -> Result<(), Error> {
+fn compare(connection: &Connection, each: &mut dyn FnMut(Finding<'_>) -> Result<()>) -> Result<()> {
     let mut chunks = connection.prepare("SELECT id, bytes FROM chunk ORDER BY id")?;
     let mut chunks = Records::new(chunks.query([])?);
     let mut elements = connection.prepare(read::ALL_WRITTEN)?;
@@ -204,7 +201,7 @@ fn compare(
     while let Some(row) = elements.next()? {
         let id = ElementId(row.get(0)?);
         let record = chunks.of(id, &mut problems)?;
-        let written = read::written(row);
+        let written = read::written(row).map_err(Error::from);
         match (&written, record) {
             (Ok(kept), Decoded::Of(brief)) => {
                 let history = History::default();
@@ -217,7 +214,10 @@ fn compare(
             }
             (Err(error), _) => problems.push(Problem::RowDamaged {
                 element: id,
-                reason: error.to_string(),
+                reason: match error {
+                    Error::Damaged(what) => what.clone(),
+                    error => error.to_string(),
+                },
             }),
         }
         for problem in problems.drain(..) {
@@ -253,7 +253,7 @@ impl<'a> Records<'a> {
         }
     }
 
-    fn of(&mut self, element: ElementId, problems: &mut Vec<Problem>) -> Result<Decoded, Error> {
+    fn of(&mut self, element: ElementId, problems: &mut Vec<Problem>) -> Result<Decoded> {
         let wanted = record::chunk_of(element);
         while !self.is_done && self.chunk.as_ref().is_none_or(|(id, _)| *id < wanted) {
             self.advance(problems)?;
@@ -269,7 +269,7 @@ impl<'a> Records<'a> {
         }
     }
 
-    fn finish(&mut self, problems: &mut Vec<Problem>) -> Result<(), Error> {
+    fn finish(&mut self, problems: &mut Vec<Problem>) -> Result<()> {
         while !self.is_done {
             self.advance(problems)?;
         }
@@ -277,7 +277,7 @@ impl<'a> Records<'a> {
     }
 
     /// To the next chunk.
-    fn advance(&mut self, problems: &mut Vec<Problem>) -> Result<(), Error> {
+    fn advance(&mut self, problems: &mut Vec<Problem>) -> Result<()> {
         self.pass(record::PER_CHUNK as usize, problems);
         self.index = 0;
         self.chunk = match self.rows.next()? {
@@ -315,7 +315,7 @@ impl<'a> Records<'a> {
 }
 
 /// A chunk; one that is none has no records.
-fn chunk(row: &Row<'_>, problems: &mut Vec<Problem>) -> Result<(u32, Vec<u8>), Error> {
+fn chunk(row: &Row<'_>, problems: &mut Vec<Problem>) -> Result<(u32, Vec<u8>)> {
     let id: u32 = row.get(0)?;
     let bytes: Vec<u8> = row.get(1).unwrap_or_default();
     if bytes.len() == record::CHUNK {
@@ -329,7 +329,7 @@ fn chunk(row: &Row<'_>, problems: &mut Vec<Problem>) -> Result<(u32, Vec<u8>), E
     Ok((id, Vec::new()))
 }
 
-fn check_groups(connection: &Connection, problems: &mut Problems) -> Result<(), Error> {
+fn check_groups(connection: &Connection, problems: &mut Problems) -> Result<()> {
     let mut statement = connection.prepare(
         "SELECT id, parent FROM element_group \
          WHERE parent IS NOT NULL AND parent NOT IN (SELECT id FROM element_group)",
@@ -342,7 +342,7 @@ fn check_groups(connection: &Connection, problems: &mut Problems) -> Result<(), 
     Ok(())
 }
 
-fn check_counts(connection: &Connection, problems: &mut Problems) -> Result<(), Error> {
+fn check_counts(connection: &Connection, problems: &mut Problems) -> Result<()> {
     for (host, kept, found) in wrong_counts(connection)? {
         problems.add(Problem::CountWrong { host, kept, found });
     }
@@ -350,7 +350,7 @@ fn check_counts(connection: &Connection, problems: &mut Problems) -> Result<(), 
 }
 
 /// Hosts whose running count of new elements is not what there is.
-fn wrong_counts(connection: &Connection) -> Result<Vec<(GroupId, i64, i64)>, Error> {
+fn wrong_counts(connection: &Connection) -> Result<Vec<(GroupId, i64, i64)>> {
     let mut statement = connection.prepare(
         "SELECT host, sum(kept), sum(found) FROM (\
          SELECT host, n AS kept, 0 AS found FROM new_elements \
@@ -366,7 +366,7 @@ fn wrong_counts(connection: &Connection) -> Result<Vec<(GroupId, i64, i64)>, Err
 /// What is kept of elements elsewhere, and what it is called.
 const ORPHANS: [(&str, &str); 3] = [("copy", "copy"), ("poll", "poll"), ("change", "change")];
 
-fn check_orphans(connection: &Connection, problems: &mut Problems) -> Result<(), Error> {
+fn check_orphans(connection: &Connection, problems: &mut Problems) -> Result<()> {
     for (table, what) in ORPHANS {
         let mut statement = connection.prepare(&format!(
             "SELECT DISTINCT element FROM {table} \
@@ -381,7 +381,7 @@ fn check_orphans(connection: &Connection, problems: &mut Problems) -> Result<(),
     Ok(())
 }
 
-fn check_queries(connection: &Connection, problems: &mut Problems) -> Result<(), Error> {
+fn check_queries(connection: &Connection, problems: &mut Problems) -> Result<()> {
     let mut statement = connection.prepare(
         "SELECT DISTINCT source FROM query \
          WHERE NOT EXISTS (SELECT 1 FROM source WHERE id = query.source) LIMIT ?",
@@ -393,11 +393,23 @@ fn check_queries(connection: &Connection, problems: &mut Problems) -> Result<(),
     Ok(())
 }
 
+fn check_memories(connection: &Connection, problems: &mut Problems) -> Result<()> {
+    let mut statement = connection.prepare(
+        "SELECT number FROM memory WHERE kind = 2 \
+         AND NOT EXISTS (SELECT 1 FROM source WHERE id = number) LIMIT ?",
+    )?;
+    let mut rows = statement.query([MOST_PROBLEMS as i64])?;
+    while let Some(row) = rows.next()? {
+        problems.add(Problem::MemoryAlone(row.get(0)?));
+    }
+    Ok(())
+}
+
 fn missing_bodies(
     connection: &Connection,
     has_body: &mut dyn FnMut(BodyId) -> bool,
     mut each: impl FnMut(Problem),
-) -> Result<(), Error> {
+) -> Result<()> {
     let mut statement = connection.prepare(
         "SELECT element, body FROM copy \
          UNION ALL SELECT element, body FROM change WHERE body IS NOT NULL",
@@ -414,7 +426,7 @@ fn missing_bodies(
 
 /// Writes records that are not as their elements, from those; what polls showed is
 /// taken from a record that can be read, else from the polls.
-fn repair_records(connection: &Connection) -> Result<usize, Error> {
+fn repair_records(connection: &Connection) -> Result<usize> {
     let mut wrong = Vec::new();
     let mut bad_chunks = Vec::new();
     compare(connection, &mut |finding| {
@@ -439,7 +451,7 @@ fn repair_records(connection: &Connection) -> Result<usize, Error> {
     Ok(wrong.len())
 }
 
-fn repair_record(connection: &Connection, id: ElementId) -> Result<(), Error> {
+fn repair_record(connection: &Connection, id: ElementId) -> Result<()> {
     let mut statement = connection.prepare_cached(read::WRITTEN)?;
     let mut rows = statement.query([id.0])?;
     let kept: Option<Kept> = match rows.next()? {
@@ -475,7 +487,7 @@ fn repair_record(connection: &Connection, id: ElementId) -> Result<(), Error> {
 }
 
 /// What polls showed of an element; what a scheduler made of it is lost.
-fn history(connection: &Connection, element: ElementId) -> Result<History, Error> {
+fn history(connection: &Connection, element: ElementId) -> Result<History> {
     // Outcomes below 4 are answers, and 2 is a change: see code.rs.
     let history = connection
         .prepare_cached(
@@ -497,7 +509,7 @@ fn history(connection: &Connection, element: ElementId) -> Result<History, Error
 }
 
 /// Builds the trees of locators again if an element is not in them.
-fn repair_locators(connection: &Connection) -> Result<usize, Error> {
+fn repair_locators(connection: &Connection) -> Result<usize> {
     let mut lost = 0;
     {
         let mut find = connection.prepare(concat!("SELECT ?2 IN ", candidates!()))?;
@@ -526,7 +538,7 @@ fn repair_locators(connection: &Connection) -> Result<usize, Error> {
     Ok(lost)
 }
 
-fn repair_counts(connection: &Connection) -> Result<usize, Error> {
+fn repair_counts(connection: &Connection) -> Result<usize> {
     let wrong = wrong_counts(connection)?;
     for (host, _, found) in &wrong {
         connection.execute(
@@ -544,7 +556,7 @@ fn repair_counts(connection: &Connection) -> Result<usize, Error> {
     Ok(wrong.len() + usize::from(is_low))
 }
 
-fn numbers(connection: &Connection, statement: &str) -> Result<HashSet<u32>, Error> {
+fn numbers(connection: &Connection, statement: &str) -> Result<HashSet<u32>> {
     let mut statement = connection.prepare(statement)?;
     let numbers = statement.query_map([], |row| row.get(0))?;
     Ok(numbers.collect::<Result<_, _>>()?)

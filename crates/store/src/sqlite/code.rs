@@ -3,7 +3,8 @@
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 
 use crate::{
-    ChangeKind, FailureKind, Moment, PollOutcome, Purpose, Role, SourceId, SourceKind, State,
+    ChangeKind, FailureKind, MemoryOf, Moment, Pause, PollOutcome, Purpose, Role, SourceId,
+    SourceKind, State,
 };
 
 /// Something that is written as a small number. Numbers are never given to
@@ -77,6 +78,33 @@ impl Code for PurposeColumn {
 
     fn from_code(code: u8) -> Option<Self> {
         Purpose::from_code(code).map(Self)
+    }
+}
+
+/// The kind and the number by which a memory is written. Kinds 2 and 3 are in
+/// statements, too.
+pub(super) fn memory_key(of: MemoryOf) -> [u32; 2] {
+    match of {
+        MemoryOf::Scheduler(partition) => [0, partition.0],
+        MemoryOf::Pace(partition) => [1, partition.0],
+        MemoryOf::Search(source) => [2, source.0],
+        MemoryOf::Group(group) => [3, group.number()],
+    }
+}
+
+/// The name by which a pause is written.
+pub(super) fn pause_name(pause: Pause) -> &'static str {
+    match pause {
+        Pause::BackOff => "back-off",
+        Pause::RetryAfter => "retry-after",
+    }
+}
+
+/// The pause of this name; a host is left alone for as long whatever the reason was.
+pub(super) fn pause_named(name: String) -> Pause {
+    match name.as_str() {
+        "retry-after" => Pause::RetryAfter,
+        _ => Pause::BackOff,
     }
 }
 

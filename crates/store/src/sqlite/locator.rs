@@ -11,7 +11,8 @@
 use rusqlite::{Connection, params};
 
 use super::counter;
-use crate::{ElementId, Error};
+use super::fault::Result;
+use crate::ElementId;
 
 /// How many there are in the smallest tree when they move on: it then takes some
 /// 300 pages.
@@ -53,7 +54,7 @@ impl Locators {
         }
     }
 
-    pub(super) fn load(connection: &Connection) -> Result<Self, Error> {
+    pub(super) fn load(connection: &Connection) -> Result<Self> {
         Ok(Self {
             n_new: counter::load(connection, counter::N_LOCATORS_NEW)?,
             n_young: counter::load(connection, counter::N_LOCATORS_YOUNG)?,
@@ -66,7 +67,7 @@ impl Locators {
         connection: &Connection,
         element: ElementId,
         locator: &str,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         connection
             .prepare_cached("INSERT OR IGNORE INTO locator_new (hash, element) VALUES (?, ?)")?
             .execute(params![hash(locator), element.0])?;
@@ -90,7 +91,7 @@ impl Locators {
         Ok(())
     }
 
-    pub(super) fn save(&self, connection: &Connection) -> Result<(), Error> {
+    pub(super) fn save(&self, connection: &Connection) -> Result<()> {
         if self.is_changed {
             counter::save(connection, counter::N_LOCATORS_NEW, self.n_new)?;
             counter::save(connection, counter::N_LOCATORS_YOUNG, self.n_young)?;

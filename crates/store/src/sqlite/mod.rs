@@ -1,6 +1,7 @@
 //! A store in one file, by SQLite.
 //!
-//! One process writes, under a lock that dies with it; any number read beside it.
+//! One process writes, under a lock that dies with it, which is its lease; any number
+//! read beside it.
 //! The file is in WAL mode: a commit is one append, and a process that is killed
 //! leaves whole batches only.
 //!
@@ -13,13 +14,15 @@
 mod check;
 mod code;
 mod counter;
+mod fault;
 mod locator;
+mod lock;
 mod read;
 pub(crate) mod record;
 mod schema;
 mod write;
 
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -27,31 +30,31 @@ use rusqlite::backup::Backup;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
+use fault::Fault;
+use lock::Lock;
+
 use crate::{
     Audit, BodyId, Brief, Change, ChangeFilter, ElementId, Error, Fact, Group, GroupId, Host, Kept,
-    Moment, Poll, Problem, Query, Source, SourceId, Store,
+    MemoryOf, Moment, Numbers, Poll, Problem, Query, Reader, Source, SourceId, Writer,
 };
 
-/// Facts, kept by SQLite in a folder.
+/// Facts, kept by SQLite in a folder: to write and to read them, or only to read.
 #[derive(Debug)]
-pub struct Sqlite {
+pub struct Sqlite<Access = Writing> {
     connection: Connection,
-    /// Of the writer. Let go of after the connection, which is above it.
-    lock: Option<Lock>,
+    /// Let go of after the connection, which is above it.
+    access: Access,
 }
 
-/// Held by the writer for as long as it lives; the system lets go of it however the
-/// process ends.
+/// May read.
 #[derive(Debug)]
-struct Lock(File);
+pub struct Reading;
 
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // Closing the file is not enough while another thread starts a process: until
-        // that has become another program, it has the file as well, and the next to
-        // come would find the store in use.
-        let _ = self.0.unlock();
-    }
+/// May read and write: holds the lock of the folder, and gives out numbers.
+#[derive(Debug)]
+pub struct Writing {
+    lock: Lock,
+    numbers: Numbers,
 }
 
 const FILE: &str = "store.db";
@@ -83,23 +86,12 @@ impl Sqlite {
     pub fn create_or_open(folder: impl AsRef<Path>) -> Result<Self, Error> {
         let folder = folder.as_ref();
         fs::create_dir_all(folder).map_err(|source| Error::file(folder, source))?;
-        let lock = lock(&folder.join(LOCK))?;
-        let mut connection = connect(
-            &folder.join(FILE),
-            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
-            WRITER_CACHE_KIB,
-        )?;
-        let version = schema::version(&connection)?;
-        connection.pragma_update(None, "journal_mode", "wal")?;
-        connection.pragma_update(None, "synchronous", "normal")?;
-        connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
-        connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
-        schema::migrate(&mut connection, version, schema::MIGRATIONS, |version| {
-            folder.join(format!("store.v{version}.bak"))
-        })?;
+        let lock = Lock::take(folder.join(LOCK))?;
+        let connection = connect_to_write(folder)?;
+        let numbers = counter::numbers(&connection)?;
         Ok(Self {
             connection,
-            lock: Some(lock),
+            access: Writing { lock, numbers },
         })
     }
 
@@ -109,7 +101,7 @@ impl Sqlite {
     /// # Errors
     /// [`Error::Missing`] if there is none; [`Error::TooNew`] and [`Error::TooOld`]
     /// if it is of another version, [`Error::Damaged`] if it is something else.
-    pub fn read_only(folder: impl AsRef<Path>) -> Result<Self, Error> {
+    pub fn read_only(folder: impl AsRef<Path>) -> Result<Sqlite<Reading>, Error> {
         let path = folder.as_ref().join(FILE);
         if !path.exists() {
             return Err(Error::Missing(path));
@@ -119,29 +111,11 @@ impl Sqlite {
         match schema::version(&connection)? {
             0 => Err(Error::Missing(path)),
             found if found < known => Err(Error::TooOld { found, known }),
-            _ => Ok(Self {
+            _ => Ok(Sqlite {
                 connection,
-                lock: None,
+                access: Reading,
             }),
         }
-    }
-
-    /// Writes a copy of the store as it is now, while it is being used, to a file
-    /// that takes its name when it is whole.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub fn back_up(&self, to: impl AsRef<Path>) -> Result<(), Error> {
-        back_up(&self.connection, to.as_ref())
-    }
-
-    /// Goes through everything and lists what is wrong, asking `has_body` for the
-    /// bodies that are named. A long list is cut short.
-    ///
-    /// # Errors
-    /// If the store cannot be read at all.
-    pub fn check(&self, has_body: &mut dyn FnMut(BodyId) -> bool) -> Result<Vec<Problem>, Error> {
-        check::check(&self.connection, has_body)
     }
 
     /// Mends what follows from the rest: records, counts, indices, what is left of
@@ -154,13 +128,10 @@ impl Sqlite {
         &mut self,
         has_body: &mut dyn FnMut(BodyId) -> bool,
     ) -> Result<Vec<String>, Error> {
-        self.writable()?;
-        let transaction = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let done = check::repair(&transaction, has_body)?;
-        transaction.commit()?;
-        Ok(done)
+        self.access.lock.check()?;
+        Ok(whole(&mut self.connection, |connection| {
+            check::repair(connection, has_body)
+        })?)
     }
 
     /// Puts what was appended in its place, and makes sure of it.
@@ -168,10 +139,10 @@ impl Sqlite {
     /// # Errors
     /// If it cannot be written.
     pub fn checkpoint(&self) -> Result<(), Error> {
-        self.writable()?;
         // Answers with a row: whether readers were in the way, which is no harm.
         self.connection
-            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+            .map_err(Fault::from)?;
         Ok(())
     }
 
@@ -182,35 +153,51 @@ impl Sqlite {
     /// # Errors
     /// If it cannot be written.
     pub fn close(self) -> Result<(), Error> {
-        if self.lock.is_some() {
-            self.checkpoint()?;
-        }
-        self.connection.close().map_err(|(_, error)| error)?;
+        self.checkpoint()?;
+        let closed = self.connection.close();
+        closed.map_err(|(_, error)| Fault::from(error))?;
         Ok(())
     }
+}
 
-    fn writable(&self) -> Result<(), Error> {
-        match self.lock {
-            Some(_) => Ok(()),
-            None => Err(Error::ReadOnly),
-        }
+impl<Access> Sqlite<Access> {
+    /// Writes a copy of the store as it is now, while it is being used, to a file
+    /// that takes its name when it is whole.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn back_up(&self, to: impl AsRef<Path>) -> Result<(), Error> {
+        Ok(back_up(&self.connection, to.as_ref())?)
+    }
+
+    /// Goes through everything and lists what is wrong, asking `has_body` for the
+    /// bodies that are named. A long list is cut short.
+    ///
+    /// # Errors
+    /// If the store cannot be read at all.
+    pub fn check(&self, has_body: &mut dyn FnMut(BodyId) -> bool) -> Result<Vec<Problem>, Error> {
+        Ok(check::check(&self.connection, has_body)?)
     }
 }
 
-fn lock(path: &Path) -> Result<Lock, Error> {
-    let mut options = File::options();
-    options.read(true).write(true).create(true).truncate(false);
-    let file = options
-        .open(path)
-        .map_err(|source| Error::file(path, source))?;
-    match file.try_lock() {
-        Ok(()) => Ok(Lock(file)),
-        Err(TryLockError::WouldBlock) => Err(Error::InUse),
-        Err(TryLockError::Error(source)) => Err(Error::file(path, source)),
-    }
+fn connect_to_write(folder: &Path) -> fault::Result<Connection> {
+    let mut connection = connect(
+        &folder.join(FILE),
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+        WRITER_CACHE_KIB,
+    )?;
+    let version = schema::version(&connection)?;
+    connection.pragma_update(None, "journal_mode", "wal")?;
+    connection.pragma_update(None, "synchronous", "normal")?;
+    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
+    schema::migrate(&mut connection, version, schema::MIGRATIONS, |version| {
+        folder.join(format!("store.v{version}.bak"))
+    })?;
+    Ok(connection)
 }
 
-fn connect(path: &Path, flags: OpenFlags, cache_kib: i64) -> Result<Connection, Error> {
+fn connect(path: &Path, flags: OpenFlags, cache_kib: i64) -> fault::Result<Connection> {
     let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(BUSY)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
@@ -226,71 +213,96 @@ fn connect(path: &Path, flags: OpenFlags, cache_kib: i64) -> Result<Connection, 
     Ok(connection)
 }
 
-fn back_up(from: &Connection, to: &Path) -> Result<(), Error> {
+/// Does something whole or not at all.
+fn whole<T>(
+    connection: &mut Connection,
+    act: impl FnOnce(&Connection) -> fault::Result<T>,
+) -> fault::Result<T> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let done = act(&transaction)?;
+    transaction.commit()?;
+    Ok(done)
+}
+
+fn back_up(from: &Connection, to: &Path) -> fault::Result<()> {
     let mut on_its_way = to.as_os_str().to_owned();
     on_its_way.push(".new");
     let on_its_way = PathBuf::from(on_its_way);
     match fs::remove_file(&on_its_way) {
         Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-            return Err(Error::file(&on_its_way, source));
+            return Err(Error::file(&on_its_way, source).into());
         }
         _ => {}
     }
     let mut copy = Connection::open(&on_its_way)?;
     Backup::new(from, &mut copy)?.run_to_completion(BACKUP_PAGES, Duration::ZERO, None)?;
     copy.close().map_err(|(_, error)| error)?;
-    fs::rename(&on_its_way, to).map_err(|source| Error::file(to, source))
+    fs::rename(&on_its_way, to).map_err(|source| Error::file(to, source))?;
+    Ok(())
 }
 
-impl Store for Sqlite {
+impl Writer for Sqlite {
     fn commit(&mut self, facts: &[Fact]) -> Result<(), Error> {
-        self.writable()?;
-        let transaction = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
-        write::all(&transaction, facts)?;
-        transaction.commit()?;
+        self.access.lock.check()?;
+        whole(&mut self.connection, |connection| {
+            write::all(connection, facts)
+        })?;
+        self.access.numbers.take(facts);
         Ok(())
     }
 
+    fn numbers(&self) -> Numbers {
+        self.access.numbers.clone()
+    }
+
+    fn close(self: Box<Self>) -> Result<(), Error> {
+        Self::close(*self)
+    }
+}
+
+impl<Access: Send> Reader for Sqlite<Access> {
     fn sources(&self) -> Result<Vec<Source>, Error> {
-        read::sources(&self.connection)
+        Ok(read::sources(&self.connection)?)
     }
 
     fn groups(&self) -> Result<Vec<Group>, Error> {
-        read::groups(&self.connection)
+        Ok(read::groups(&self.connection)?)
     }
 
     fn groups_by_id(&self, ids: &[GroupId]) -> Result<Vec<Group>, Error> {
-        read::groups_by_id(&self.connection, ids)
+        Ok(read::groups_by_id(&self.connection, ids)?)
     }
 
     fn hosts(&self) -> Result<Vec<Host>, Error> {
-        read::hosts(&self.connection)
+        Ok(read::hosts(&self.connection)?)
+    }
+
+    fn memory(&self, of: MemoryOf) -> Result<Option<Vec<u8>>, Error> {
+        Ok(read::memory(&self.connection, of)?)
     }
 
     fn group_memories(&self) -> Result<Vec<(GroupId, Vec<u8>)>, Error> {
-        read::group_memories(&self.connection)
+        Ok(read::group_memories(&self.connection)?)
     }
 
     fn group_memories_by_id(&self, ids: &[GroupId]) -> Result<Vec<(GroupId, Vec<u8>)>, Error> {
-        read::group_memories_by_id(&self.connection, ids)
+        Ok(read::group_memories_by_id(&self.connection, ids)?)
     }
 
     fn note(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
-        read::note(&self.connection, name)
+        Ok(read::note(&self.connection, name)?)
     }
 
     fn next_element(&self) -> Result<u32, Error> {
-        read::next_element(&self.connection)
+        Ok(read::next_element(&self.connection)?)
     }
 
     fn element(&self, id: ElementId) -> Result<Option<Kept>, Error> {
-        read::element(&self.connection, id)
+        Ok(read::element(&self.connection, id)?)
     }
 
     fn find(&self, source: SourceId, locator: &str) -> Result<Option<Kept>, Error> {
-        read::find(&self.connection, source, locator)
+        Ok(read::find(&self.connection, source, locator)?)
     }
 
     fn find_ids(
@@ -298,11 +310,11 @@ impl Store for Sqlite {
         source: SourceId,
         locators: &[&str],
     ) -> Result<Vec<Option<ElementId>>, Error> {
-        read::find_ids(&self.connection, source, locators)
+        Ok(read::find_ids(&self.connection, source, locators)?)
     }
 
     fn find_all(&self, locator: &str) -> Result<Vec<Kept>, Error> {
-        read::find_all(&self.connection, locator)
+        Ok(read::find_all(&self.connection, locator)?)
     }
 
     fn elements(
@@ -311,7 +323,7 @@ impl Store for Sqlite {
         from: ElementId,
         limit: usize,
     ) -> Result<Vec<Kept>, Error> {
-        read::elements(&self.connection, source, from, limit)
+        Ok(read::elements(&self.connection, source, from, limit)?)
     }
 
     fn new_elements(
@@ -320,15 +332,15 @@ impl Store for Sqlite {
         from: ElementId,
         limit: usize,
     ) -> Result<Vec<ElementId>, Error> {
-        read::new_elements(&self.connection, host, from, limit)
+        Ok(read::new_elements(&self.connection, host, from, limit)?)
     }
 
     fn n_new(&self) -> Result<Vec<(GroupId, u64)>, Error> {
-        read::n_new(&self.connection)
+        Ok(read::n_new(&self.connection)?)
     }
 
     fn scan(&self, stride: usize, each: &mut dyn FnMut(ElementId, &Brief)) -> Result<(), Error> {
-        read::scan(&self.connection, stride, each)
+        Ok(read::scan(&self.connection, stride, each)?)
     }
 
     fn changes(
@@ -337,30 +349,30 @@ impl Store for Sqlite {
         before: Option<u64>,
         limit: usize,
     ) -> Result<Vec<Change>, Error> {
-        read::changes(&self.connection, filter, before, limit)
+        Ok(read::changes(&self.connection, filter, before, limit)?)
     }
 
     fn polls(&self, element: ElementId, limit: usize) -> Result<Vec<Poll>, Error> {
-        read::polls(&self.connection, element, limit)
+        Ok(read::polls(&self.connection, element, limit)?)
     }
 
     fn audits(&self, since: Moment) -> Result<Vec<Audit>, Error> {
-        read::audits(&self.connection, since)
+        Ok(read::audits(&self.connection, since)?)
     }
 
     fn latest_polls(&self, limit: usize) -> Result<Vec<Moment>, Error> {
-        read::latest_polls(&self.connection, limit)
+        Ok(read::latest_polls(&self.connection, limit)?)
     }
 
     fn query(&self, source: SourceId, text: &str) -> Result<Option<Query>, Error> {
-        read::query(&self.connection, source, text)
+        Ok(read::query(&self.connection, source, text)?)
     }
 
     fn queries(&self, source: SourceId) -> Result<Vec<Query>, Error> {
-        read::queries(&self.connection, source)
+        Ok(read::queries(&self.connection, source)?)
     }
 
     fn bodies(&self, each: &mut dyn FnMut(BodyId)) -> Result<(), Error> {
-        read::bodies(&self.connection, each)
+        Ok(read::bodies(&self.connection, each)?)
     }
 }

@@ -4,17 +4,18 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::code::PurposeColumn;
+use super::code::{PurposeColumn, memory_key, pause_named};
 use super::counter;
+use super::fault::{Fault, Result, damaged};
 use super::locator::{self, candidates};
 use super::record::{self, Decoded};
 use crate::{
-    Audit, BodyId, Brief, Change, ChangeFilter, Copy, Element, ElementId, Error, Failure, Group,
-    GroupId, History, Host, Kept, Moment, Poll, Query, Robots, RobotsAnswer, Source, SourceId,
+    Audit, BodyId, Brief, Change, ChangeFilter, Copy, Element, ElementId, Failure, Group, GroupId,
+    History, Host, Kept, MemoryOf, Moment, Poll, Query, Robots, RobotsAnswer, Source, SourceId,
     Totals,
 };
 
-pub(super) fn sources(connection: &Connection) -> Result<Vec<Source>, Error> {
+pub(super) fn sources(connection: &Connection) -> Result<Vec<Source>> {
     let mut statement = connection.prepare_cached(
         "SELECT id, name, kind, url, added_at, n_elements, n_new, n_failing, n_blocked, n_gone, \
          n_polls, n_changes, error_kind, error_message, error_at FROM source ORDER BY id",
@@ -41,14 +42,14 @@ pub(super) fn sources(connection: &Connection) -> Result<Vec<Source>, Error> {
     Ok(sources.collect::<Result<_, _>>()?)
 }
 
-pub(super) fn groups(connection: &Connection) -> Result<Vec<Group>, Error> {
+pub(super) fn groups(connection: &Connection) -> Result<Vec<Group>> {
     let mut statement =
         connection.prepare_cached("SELECT id, parent, name FROM element_group ORDER BY id")?;
     let groups = statement.query_map([], group)?;
     Ok(groups.collect::<Result<_, _>>()?)
 }
 
-pub(super) fn groups_by_id(connection: &Connection, ids: &[GroupId]) -> Result<Vec<Group>, Error> {
+pub(super) fn groups_by_id(connection: &Connection, ids: &[GroupId]) -> Result<Vec<Group>> {
     let mut statement =
         connection.prepare_cached("SELECT id, parent, name FROM element_group WHERE id = ?")?;
     let mut groups = Vec::with_capacity(ids.len());
@@ -58,7 +59,7 @@ pub(super) fn groups_by_id(connection: &Connection, ids: &[GroupId]) -> Result<V
     Ok(groups)
 }
 
-pub(super) fn hosts(connection: &Connection) -> Result<Vec<Host>, Error> {
+pub(super) fn hosts(connection: &Connection) -> Result<Vec<Host>> {
     // One statement for both tables would send the host along with each robots.txt;
     // a transaction makes two agree as well.
     let transaction = connection.unchecked_transaction()?;
@@ -73,7 +74,7 @@ pub(super) fn hosts(connection: &Connection) -> Result<Vec<Host>, Error> {
                 (0_u8, Some(rules)) => RobotsAnswer::Rules(rules),
                 (1, None) => RobotsAnswer::None,
                 (2, None) => RobotsAnswer::Unreachable,
-                _ => return Err(Error::Damaged("a robots.txt cannot be read".into())),
+                _ => return Err(damaged("a robots.txt cannot be read")),
             };
             robots.entry(group_id(row, 0)?).or_default().push(Robots {
                 origin: row.get(1)?,
@@ -92,7 +93,7 @@ pub(super) fn hosts(connection: &Connection) -> Result<Vec<Host>, Error> {
             group,
             requested_at: row.get(1)?,
             not_before: row.get(2)?,
-            not_before_reason: row.get(3)?,
+            pause: row.get::<_, Option<String>>(3)?.map(pause_named),
             n_failures: row.get(4)?,
             robots: robots.remove(&group).unwrap_or_default(),
         })
@@ -112,9 +113,17 @@ pub(super) fn robots_code(answer: &RobotsAnswer) -> u8 {
     }
 }
 
-pub(super) fn group_memories(connection: &Connection) -> Result<Vec<(GroupId, Vec<u8>)>, Error> {
-    let mut statement =
-        connection.prepare_cached("SELECT group_id, bytes FROM group_memory ORDER BY group_id")?;
+pub(super) fn memory(connection: &Connection, of: MemoryOf) -> Result<Option<Vec<u8>>> {
+    let mut statement = connection.prepare_cached(MEMORY)?;
+    let bytes = statement.query_row(memory_key(of), |row| row.get(0));
+    Ok(bytes.optional()?)
+}
+
+const MEMORY: &str = "SELECT bytes FROM memory WHERE kind = ? AND number = ?";
+
+pub(super) fn group_memories(connection: &Connection) -> Result<Vec<(GroupId, Vec<u8>)>> {
+    let mut statement = connection
+        .prepare_cached("SELECT number, bytes FROM memory WHERE kind = 3 ORDER BY number")?;
     let memories = statement.query_map([], |row| Ok((group_id(row, 0)?, row.get(1)?)))?;
     Ok(memories.collect::<Result<_, _>>()?)
 }
@@ -122,27 +131,23 @@ pub(super) fn group_memories(connection: &Connection) -> Result<Vec<(GroupId, Ve
 pub(super) fn group_memories_by_id(
     connection: &Connection,
     ids: &[GroupId],
-) -> Result<Vec<(GroupId, Vec<u8>)>, Error> {
-    let mut statement =
-        connection.prepare_cached("SELECT bytes FROM group_memory WHERE group_id = ?")?;
+) -> Result<Vec<(GroupId, Vec<u8>)>> {
     let mut memories = Vec::with_capacity(ids.len());
-    for id in ids {
-        let memory = statement
-            .query_row([id.number()], |row| row.get(0))
-            .optional()?;
-        memories.extend(memory.map(|memory| (*id, memory)));
+    for &id in ids {
+        let memory = memory(connection, MemoryOf::Group(id))?;
+        memories.extend(memory.map(|memory| (id, memory)));
     }
     Ok(memories)
 }
 
-pub(super) fn note(connection: &Connection, name: &str) -> Result<Option<Vec<u8>>, Error> {
+pub(super) fn note(connection: &Connection, name: &str) -> Result<Option<Vec<u8>>> {
     let mut statement = connection.prepare_cached("SELECT bytes FROM note WHERE name = ?")?;
     Ok(statement.query_row([name], |row| row.get(0)).optional()?)
 }
 
-pub(super) fn next_element(connection: &Connection) -> Result<u32, Error> {
+pub(super) fn next_element(connection: &Connection) -> Result<u32> {
     let next = counter::load(connection, counter::NEXT_ELEMENT)?;
-    u32::try_from(next).map_err(|_| Error::Damaged(format!("the next element is {next}")))
+    u32::try_from(next).map_err(|_| damaged(format!("the next element is {next}")))
 }
 
 /// What is known of an element but for its record.
@@ -186,7 +191,7 @@ pub(super) const ALL_WRITTEN: &str = concat!(
 );
 
 /// A row of [`WRITTEN`], with an empty history.
-pub(super) fn written(row: &Row<'_>) -> Result<Kept, Error> {
+pub(super) fn written(row: &Row<'_>) -> Result<Kept> {
     let status: Option<u16> = row.get(14)?;
     let copy = match status {
         Some(status) => Some(Copy {
@@ -224,7 +229,7 @@ pub(super) fn written(row: &Row<'_>) -> Result<Kept, Error> {
     })
 }
 
-fn kept(row: &Row<'_>) -> Result<Kept, Error> {
+fn kept(row: &Row<'_>) -> Result<Kept> {
     let mut kept = written(row)?;
     let id = kept.element.id;
     let bytes = row.get_ref(25)?.as_blob_or_null();
@@ -238,14 +243,14 @@ fn kept(row: &Row<'_>) -> Result<Kept, Error> {
     Ok(kept)
 }
 
-pub(super) fn no_record(element: ElementId) -> Error {
-    Error::Damaged(format!("element {} has no record", element.0))
+pub(super) fn no_record(element: ElementId) -> Fault {
+    damaged(format!("element {} has no record", element.0))
 }
 
-pub(super) fn bad_chunk(chunk: u32) -> Error {
+pub(super) fn bad_chunk(chunk: u32) -> Fault {
     let first = chunk.saturating_mul(record::PER_CHUNK);
     let last = first.saturating_add(record::PER_CHUNK - 1);
-    Error::Damaged(format!(
+    damaged(format!(
         "the records of elements {first} to {last} cannot be read"
     ))
 }
@@ -254,7 +259,7 @@ fn query_kept(
     connection: &Connection,
     statement: &str,
     parameters: impl rusqlite::Params,
-) -> Result<Vec<Kept>, Error> {
+) -> Result<Vec<Kept>> {
     let mut statement = connection.prepare_cached(statement)?;
     let mut rows = statement.query(parameters)?;
     let mut all = Vec::new();
@@ -264,7 +269,7 @@ fn query_kept(
     Ok(all)
 }
 
-pub(super) fn element(connection: &Connection, id: ElementId) -> Result<Option<Kept>, Error> {
+pub(super) fn element(connection: &Connection, id: ElementId) -> Result<Option<Kept>> {
     Ok(query_kept(connection, kept!("WHERE e.id = ?"), [id.0])?.pop())
 }
 
@@ -272,7 +277,7 @@ pub(super) fn find(
     connection: &Connection,
     source: SourceId,
     locator: &str,
-) -> Result<Option<Kept>, Error> {
+) -> Result<Option<Kept>> {
     let statement = kept!(concat!(
         "WHERE e.id IN ",
         candidates!(),
@@ -287,7 +292,7 @@ pub(super) fn find_ids(
     connection: &Connection,
     source: SourceId,
     locators: &[&str],
-) -> Result<Vec<Option<ElementId>>, Error> {
+) -> Result<Vec<Option<ElementId>>> {
     // Locks are taken once, not for each.
     let transaction = connection.unchecked_transaction()?;
     let mut statement = connection.prepare_cached(concat!(
@@ -313,7 +318,7 @@ pub(super) fn find_ids(
     Ok(ids)
 }
 
-pub(super) fn find_all(connection: &Connection, locator: &str) -> Result<Vec<Kept>, Error> {
+pub(super) fn find_all(connection: &Connection, locator: &str) -> Result<Vec<Kept>> {
     let statement = kept!(concat!(
         "WHERE e.id IN ",
         candidates!(),
@@ -331,7 +336,7 @@ pub(super) fn elements(
     source: Option<SourceId>,
     from: ElementId,
     limit: usize,
-) -> Result<Vec<Kept>, Error> {
+) -> Result<Vec<Kept>> {
     let limit = at_most(limit);
     match source {
         Some(source) => query_kept(
@@ -352,7 +357,7 @@ pub(super) fn new_elements(
     host: GroupId,
     from: ElementId,
     limit: usize,
-) -> Result<Vec<ElementId>, Error> {
+) -> Result<Vec<ElementId>> {
     let mut statement = connection.prepare_cached(
         "SELECT id FROM element WHERE state = 0 AND host = ? AND id >= ? ORDER BY id LIMIT ?",
     )?;
@@ -362,7 +367,7 @@ pub(super) fn new_elements(
     Ok(ids.collect::<Result<_, _>>()?)
 }
 
-pub(super) fn n_new(connection: &Connection) -> Result<Vec<(GroupId, u64)>, Error> {
+pub(super) fn n_new(connection: &Connection) -> Result<Vec<(GroupId, u64)>> {
     let mut statement =
         connection.prepare_cached("SELECT host, n FROM new_elements WHERE n > 0 ORDER BY host")?;
     let counts = statement.query_map([], |row| Ok((group_id(row, 0)?, row.get(1)?)))?;
@@ -373,7 +378,7 @@ pub(super) fn scan(
     connection: &Connection,
     stride: usize,
     each: &mut dyn FnMut(ElementId, &Brief),
-) -> Result<(), Error> {
+) -> Result<()> {
     if stride <= 1 {
         let mut statement = connection.prepare_cached("SELECT id, bytes FROM chunk ORDER BY id")?;
         let mut rows = statement.query([])?;
@@ -397,7 +402,7 @@ pub(super) fn scan(
     Ok(())
 }
 
-fn scan_chunk(row: &Row<'_>, each: &mut dyn FnMut(ElementId, &Brief)) -> Result<(), Error> {
+fn scan_chunk(row: &Row<'_>, each: &mut dyn FnMut(ElementId, &Brief)) -> Result<()> {
     let chunk = row.get(0)?;
     let bytes = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
     if bytes.len() != record::CHUNK {
@@ -418,7 +423,7 @@ pub(super) fn changes(
     filter: &ChangeFilter,
     before: Option<u64>,
     limit: usize,
-) -> Result<Vec<Change>, Error> {
+) -> Result<Vec<Change>> {
     macro_rules! changes {
         ($which:literal) => {
             concat!(
@@ -473,7 +478,7 @@ pub(super) fn changes(
 }
 
 /// A number below which no change was found since then, by halving.
-fn first_change_since(connection: &Connection, since: Moment) -> Result<i64, Error> {
+fn first_change_since(connection: &Connection, since: Moment) -> Result<i64> {
     let last: Option<i64> = connection
         .prepare_cached("SELECT max(number) FROM change")?
         .query_row([], |row| row.get(0))?;
@@ -527,14 +532,14 @@ pub(super) fn polls(
     connection: &Connection,
     element: ElementId,
     limit: usize,
-) -> Result<Vec<Poll>, Error> {
+) -> Result<Vec<Poll>> {
     let mut statement =
         connection.prepare_cached(poll!("WHERE element = ? ORDER BY number DESC LIMIT ?"))?;
     let polls = statement.query_map(params![element.0, at_most(limit)], poll)?;
     Ok(polls.collect::<Result<_, _>>()?)
 }
 
-pub(super) fn audits(connection: &Connection, since: Moment) -> Result<Vec<Audit>, Error> {
+pub(super) fn audits(connection: &Connection, since: Moment) -> Result<Vec<Audit>> {
     let mut statement =
         connection.prepare_cached(poll!("WHERE purpose = 1 AND at >= ? ORDER BY at, number"))?;
     let mut rows = statement.query([since])?;
@@ -545,7 +550,7 @@ pub(super) fn audits(connection: &Connection, since: Moment) -> Result<Vec<Audit
     Ok(audits)
 }
 
-pub(super) fn latest_polls(connection: &Connection, limit: usize) -> Result<Vec<Moment>, Error> {
+pub(super) fn latest_polls(connection: &Connection, limit: usize) -> Result<Vec<Moment>> {
     let mut statement = connection.prepare_cached(
         "SELECT begun_at FROM poll WHERE is_counted = 1 ORDER BY begun_at DESC LIMIT ?",
     )?;
@@ -556,7 +561,7 @@ pub(super) fn latest_polls(connection: &Connection, limit: usize) -> Result<Vec<
 const QUERY: &str =
     "SELECT source, text, asked_at, n_requests, total, n_results, n_ours, note, memory FROM query";
 
-pub(super) fn queries(connection: &Connection, source: SourceId) -> Result<Vec<Query>, Error> {
+pub(super) fn queries(connection: &Connection, source: SourceId) -> Result<Vec<Query>> {
     let mut statement =
         connection.prepare_cached(&format!("{QUERY} WHERE source = ? ORDER BY text"))?;
     let queries = statement.query_map([source], query_in)?;
@@ -567,7 +572,7 @@ pub(super) fn query(
     connection: &Connection,
     source: SourceId,
     text: &str,
-) -> Result<Option<Query>, Error> {
+) -> Result<Option<Query>> {
     let mut statement =
         connection.prepare_cached(&format!("{QUERY} WHERE source = ? AND text = ?"))?;
     Ok(statement.query_row((source, text), query_in).optional()?)
@@ -588,7 +593,7 @@ fn query_in(row: &Row<'_>) -> rusqlite::Result<Query> {
     })
 }
 
-pub(super) fn bodies(connection: &Connection, each: &mut dyn FnMut(BodyId)) -> Result<(), Error> {
+pub(super) fn bodies(connection: &Connection, each: &mut dyn FnMut(BodyId)) -> Result<()> {
     let mut statement = connection.prepare_cached(
         "SELECT body FROM copy UNION ALL SELECT body FROM change WHERE body IS NOT NULL",
     )?;

@@ -2,24 +2,48 @@
 
 use std::path::PathBuf;
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, OptionalExtension, params};
 
-use super::back_up;
-use crate::Error;
+use super::code::memory_key;
+use super::fault::{Result, damaged};
+use super::{back_up, whole};
+use crate::{Error, MemoryOf, SourceId};
 
 /// What makes a store of version n one of version n + 1, from n = 0, which is an
 /// empty file. What is listed here has been used and does not change any more.
-pub(super) const MIGRATIONS: &[&str] = &[include_str!("v1.sql"), include_str!("v2.sql")];
+pub(super) const MIGRATIONS: &[Step] = &[
+    Step::sql(include_str!("v1.sql")),
+    Step::sql(include_str!("v2.sql")),
+    Step {
+        sql: include_str!("v3.sql"),
+        then: split_search_note,
+    },
+];
 /// The version of a store that has gone through all of them.
 pub(super) const LATEST: u32 = MIGRATIONS.len() as u32;
 /// Marks the file as ours: "spri".
 const APPLICATION: i64 = 0x7370_7269;
 
+/// From one version to the next.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Step {
+    sql: &'static str,
+    /// What cannot be said in SQL, afterwards.
+    then: fn(&Connection) -> Result<()>,
+}
+
+impl Step {
+    const fn sql(sql: &'static str) -> Self {
+        let then = |_: &Connection| Ok(());
+        Self { sql, then }
+    }
+}
+
 /// The version of a store; 0 for an empty file.
 ///
 /// # Errors
 /// If it is of a version that is not known yet, or not a store.
-pub(super) fn version(connection: &Connection) -> Result<u32, Error> {
+pub(super) fn version(connection: &Connection) -> Result<u32> {
     let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let version = number("user_version")?;
     let application = number("application_id")?;
@@ -29,10 +53,11 @@ pub(super) fn version(connection: &Connection) -> Result<u32, Error> {
         (APPLICATION, Ok(found), _) if found > LATEST => Err(Error::TooNew {
             found,
             known: LATEST,
-        }),
+        }
+        .into()),
         (APPLICATION, Ok(found), 1..) if found > 0 => Ok(found),
         (0, Ok(0), 0) => Ok(0),
-        _ => Err(Error::Damaged("the file is not a store".into())),
+        _ => Err(damaged("the file is not a store")),
     }
 }
 
@@ -42,28 +67,55 @@ pub(super) fn version(connection: &Connection) -> Result<u32, Error> {
 pub(super) fn migrate(
     connection: &mut Connection,
     version: u32,
-    migrations: &[&str],
+    migrations: &[Step],
     backup: impl Fn(u32) -> PathBuf,
-) -> Result<(), Error> {
+) -> Result<()> {
     if version == 0 {
         return take(connection, migrations, migrations.len() as u32);
     }
     for (from, migration) in (0_u32..).zip(migrations).skip(version as usize) {
         back_up(connection, &backup(from))?;
-        take(connection, &[migration], from + 1)?;
+        take(connection, &[*migration], from + 1)?;
     }
     Ok(())
 }
 
 /// Takes these steps to a version, or none of them.
-fn take(connection: &mut Connection, steps: &[&str], to: u32) -> Result<(), Error> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    for step in steps {
-        transaction.execute_batch(step)?;
+fn take(connection: &mut Connection, steps: &[Step], to: u32) -> Result<()> {
+    whole(connection, |connection| {
+        for step in steps {
+            connection.execute_batch(step.sql)?;
+            (step.then)(connection)?;
+        }
+        connection.pragma_update(None, "application_id", APPLICATION)?;
+        connection.pragma_update(None, "user_version", to)?;
+        Ok(())
+    })
+}
+
+/// What was remembered of all search sources was one note: of each source its number and
+/// a length, both of four bytes, the lowest first, and so many bytes.
+fn split_search_note(connection: &Connection) -> Result<()> {
+    let note: Option<Vec<u8>> = connection
+        .query_row("SELECT bytes FROM note WHERE name = 'search'", [], |row| {
+            row.get(0)
+        })
+        .optional()?;
+    let mut rest = note.as_deref().unwrap_or_default();
+    let number = |bytes: &[u8; 4]| u32::from_le_bytes(*bytes);
+    let mut insert = connection.prepare(
+        "INSERT OR REPLACE INTO memory SELECT ?1, ?2, ?3 \
+         WHERE EXISTS (SELECT 1 FROM source WHERE id = ?2)",
+    )?;
+    while let Some((source, after)) = rest.split_first_chunk()
+        && let Some((length, after)) = after.split_first_chunk()
+        && let Some((bytes, after)) = after.split_at_checked(number(length) as usize)
+    {
+        let [kind, source] = memory_key(MemoryOf::Search(SourceId(number(source))));
+        insert.execute(params![kind, source, bytes])?;
+        rest = after;
     }
-    transaction.pragma_update(None, "application_id", APPLICATION)?;
-    transaction.pragma_update(None, "user_version", to)?;
-    transaction.commit()?;
+    connection.execute("DELETE FROM note WHERE name = 'search'", [])?;
     Ok(())
 }
 
@@ -80,7 +132,8 @@ mod tests {
             "CREATE TABLE a (x); INSERT INTO a VALUES (1);",
             "CREATE TABLE b AS SELECT x + 1 AS x FROM a; DROP TABLE a;",
             "UPDATE b SET x = x * 10;",
-        ];
+        ]
+        .map(Step::sql);
         let mut connection = Connection::open(&path).unwrap();
         let x = |connection: &Connection, table: &str| -> rusqlite::Result<i64> {
             connection.query_row(&format!("SELECT x FROM {table}"), [], |row| row.get(0))
@@ -102,7 +155,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut connection = Connection::open(folder.path().join("store.db")).unwrap();
         let backup = |version| folder.path().join(format!("v{version}"));
-        let steps = ["CREATE TABLE a (x)", "DROP TABLE b"];
+        let steps = ["CREATE TABLE a (x)", "DROP TABLE b"].map(Step::sql);
         assert!(migrate(&mut connection, 0, &steps, backup).is_err());
         assert_eq!(version(&connection).unwrap(), 0);
         migrate(&mut connection, 0, MIGRATIONS, backup).unwrap();
@@ -115,8 +168,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut connection = Connection::open(folder.path().join("store.db")).unwrap();
         let backup = |version| folder.path().join(format!("v{version}"));
-        migrate(&mut connection, 0, &["CREATE TABLE a (x)"], backup).unwrap();
-        let steps = ["", "DROP TABLE a; DROP TABLE b;"];
+        migrate(
+            &mut connection,
+            0,
+            &["CREATE TABLE a (x)"].map(Step::sql),
+            backup,
+        )
+        .unwrap();
+        let steps = ["", "DROP TABLE a; DROP TABLE b;"].map(Step::sql);
         assert!(migrate(&mut connection, 1, &steps, backup).is_err());
         assert_eq!(version(&connection).unwrap(), 1);
         connection.execute_batch("SELECT x FROM a").unwrap();

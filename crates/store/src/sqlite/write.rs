@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::code::PurposeColumn;
+use super::code::{PurposeColumn, memory_key, pause_name};
+use super::fault::Result;
 use super::locator::Locators;
 use super::record::{self, Decoded};
 use super::{counter, read};
 use crate::{
-    Brief, Change, Copy, Element, ElementId, Error, Fact, Failure, FailureKind, Group, GroupId,
-    History, Host, Kept, Poll, Query, RobotsAnswer, Source, SourceId, State, Totals,
+    Brief, Change, Copy, Element, ElementId, Fact, Failure, FailureKind, Group, GroupId, History,
+    Host, Kept, MemoryOf, Poll, Query, RobotsAnswer, Source, SourceId, State, Totals,
 };
 
 /// Records of a source that is removed are cleared in chunks of this many elements,
@@ -18,7 +19,7 @@ use crate::{
 const CLEARED_AT_ONCE: usize = 10_000;
 
 /// Keeps these facts, inside a transaction.
-pub(super) fn all<'a>(connection: &'a Connection, facts: &'a [Fact]) -> Result<(), Error> {
+pub(super) fn all<'a>(connection: &'a Connection, facts: &'a [Fact]) -> Result<()> {
     let mut batch = Batch {
         connection,
         chunks: BTreeMap::new(),
@@ -27,6 +28,7 @@ pub(super) fn all<'a>(connection: &'a Connection, facts: &'a [Fact]) -> Result<(
         n_new: HashMap::new(),
         locators: Locators::load(connection)?,
         next_element: counter::load(connection, counter::NEXT_ELEMENT)?,
+        next_source: 0,
     };
     let next_element = batch.next_element;
     for fact in facts {
@@ -37,12 +39,15 @@ pub(super) fn all<'a>(connection: &'a Connection, facts: &'a [Fact]) -> Result<(
     for host in batch.hosts.values() {
         batch.host(host)?;
     }
-    for (group, bytes) in &batch.memories {
-        batch.group_memory(*group, bytes)?;
+    for (of, bytes) in &batch.memories {
+        batch.memory(*of, bytes)?;
     }
     batch.locators.save(connection)?;
     if batch.next_element != next_element {
         counter::save(connection, counter::NEXT_ELEMENT, batch.next_element)?;
+    }
+    if batch.next_source > 0 {
+        counter::raise(connection, counter::NEXT_SOURCE, batch.next_source)?;
     }
     Ok(())
 }
@@ -52,19 +57,21 @@ struct Batch<'a> {
     connection: &'a Connection,
     /// Chunks with records that differ from what is written.
     chunks: BTreeMap<u32, Vec<u8>>,
-    /// What was said last of hosts, and is remembered of groups: polls of one host
-    /// come together.
+    /// What was said last of hosts, and is to be remembered: polls of one host come
+    /// together.
     hosts: BTreeMap<GroupId, &'a Host>,
-    memories: BTreeMap<GroupId, &'a [u8]>,
+    memories: BTreeMap<MemoryOf, &'a [u8]>,
     /// How many more new elements hosts have than is written.
     n_new: HashMap<GroupId, i64>,
     locators: Locators,
     /// Above all elements that there are or ever were.
     next_element: i64,
+    /// Above all sources of this batch.
+    next_source: i64,
 }
 
 impl<'a> Batch<'a> {
-    fn keep(&mut self, fact: &'a Fact) -> Result<(), Error> {
+    fn keep(&mut self, fact: &'a Fact) -> Result<()> {
         match fact {
             Fact::Source(source) => self.source(source),
             Fact::SourceRemoved(source) => self.source_removed(*source),
@@ -80,15 +87,16 @@ impl<'a> Batch<'a> {
                 self.hosts.insert(host.group, host);
                 Ok(())
             }
-            Fact::GroupMemory(group, bytes) => {
-                self.memories.insert(*group, bytes);
+            Fact::Memory(of, bytes) => {
+                self.memories.insert(*of, bytes);
                 Ok(())
             }
             Fact::Note(name, bytes) => self.note(name, bytes.as_deref()),
         }
     }
 
-    fn source(&self, source: &Source) -> Result<(), Error> {
+    fn source(&mut self, source: &Source) -> Result<()> {
+        self.next_source = self.next_source.max(i64::from(source.id.0) + 1);
         let totals = &source.totals;
         let (kind, message, at) = parts(source.error.as_ref());
         self.connection
@@ -117,7 +125,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn source_removed(&mut self, source: SourceId) -> Result<(), Error> {
+    fn source_removed(&mut self, source: SourceId) -> Result<()> {
         let connection = self.connection;
         let mut from = 0;
         loop {
@@ -143,6 +151,11 @@ impl<'a> Batch<'a> {
                 None => break,
             }
         }
+        let of = MemoryOf::Search(source);
+        self.memories.remove(&of);
+        connection
+            .prepare_cached("DELETE FROM memory WHERE kind = ? AND number = ?")?
+            .execute(memory_key(of))?;
         for statement in [
             "DELETE FROM copy WHERE element IN (SELECT id FROM element WHERE source = ?)",
             "DELETE FROM poll WHERE element IN (SELECT id FROM element WHERE source = ?)",
@@ -156,7 +169,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn totals(&self, source: SourceId, totals: &Totals) -> Result<(), Error> {
+    fn totals(&self, source: SourceId, totals: &Totals) -> Result<()> {
         self.connection
             .prepare_cached(
                 "UPDATE source SET n_elements = ?, n_new = ?, n_failing = ?, n_blocked = ?, \
@@ -175,7 +188,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn source_error(&self, source: SourceId, failure: Option<&Failure>) -> Result<(), Error> {
+    fn source_error(&self, source: SourceId, failure: Option<&Failure>) -> Result<()> {
         let (kind, message, at) = parts(failure);
         self.connection
             .prepare_cached(
@@ -185,7 +198,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn group(&self, group: &Group) -> Result<(), Error> {
+    fn group(&self, group: &Group) -> Result<()> {
         self.connection
             .prepare_cached(
                 "INSERT OR REPLACE INTO element_group (id, parent, name) VALUES (?, ?, ?)",
@@ -198,7 +211,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn element(&mut self, element: &Element) -> Result<(), Error> {
+    fn element(&mut self, element: &Element) -> Result<()> {
         match self.written(element.id)? {
             Some(old) => {
                 if old.element != *element {
@@ -218,7 +231,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    fn kept(&mut self, kept: &Kept) -> Result<(), Error> {
+    fn kept(&mut self, kept: &Kept) -> Result<()> {
         let Some(old) = self.written(kept.element.id)? else {
             return self.insert(kept);
         };
@@ -238,7 +251,7 @@ impl<'a> Batch<'a> {
     }
 
     /// What is written of an element, but for its record.
-    fn written(&self, element: ElementId) -> Result<Option<Kept>, Error> {
+    fn written(&self, element: ElementId) -> Result<Option<Kept>> {
         // Nearly all elements that come in great numbers are new.
         if i64::from(element.0) >= self.next_element {
             return Ok(None);
@@ -249,7 +262,7 @@ impl<'a> Batch<'a> {
         row.map(|row| read::written(row)).transpose()
     }
 
-    fn insert(&mut self, kept: &Kept) -> Result<(), Error> {
+    fn insert(&mut self, kept: &Kept) -> Result<()> {
         let element = &kept.element;
         let (kind, message, at) = parts(kept.failure.as_ref());
         self.connection
@@ -284,7 +297,7 @@ impl<'a> Batch<'a> {
         self.put_brief(kept, kept.history)
     }
 
-    fn describe(&mut self, old: &Element, element: &Element) -> Result<(), Error> {
+    fn describe(&mut self, old: &Element, element: &Element) -> Result<()> {
         self.connection
             .prepare_cached(
                 "UPDATE element SET source = ?, locator = ?, group_id = ?, host = ?, role = ?, \
@@ -307,7 +320,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn stand(&self, kept: &Kept) -> Result<(), Error> {
+    fn stand(&self, kept: &Kept) -> Result<()> {
         let (kind, message, at) = parts(kept.failure.as_ref());
         self.connection
             .prepare_cached(
@@ -326,7 +339,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn copy(&self, element: ElementId, copy: Option<&Copy>) -> Result<(), Error> {
+    fn copy(&self, element: ElementId, copy: Option<&Copy>) -> Result<()> {
         let Some(copy) = copy else {
             self.connection
                 .prepare_cached("DELETE FROM copy WHERE element = ?")?
@@ -356,7 +369,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn poll(&self, poll: &Poll) -> Result<(), Error> {
+    fn poll(&self, poll: &Poll) -> Result<()> {
         self.connection
             .prepare_cached(
                 "INSERT INTO poll (element, source, begun_at, at, since, outcome, status, error, \
@@ -378,7 +391,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn change(&self, change: &Change) -> Result<(), Error> {
+    fn change(&self, change: &Change) -> Result<()> {
         self.connection
             .prepare_cached(
                 "INSERT INTO change (element, source, found_at, latest_at, previous_poll_at, kind, \
@@ -402,7 +415,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn query(&self, query: &Query) -> Result<(), Error> {
+    fn query(&self, query: &Query) -> Result<()> {
         self.connection
             .prepare_cached(
                 "INSERT OR REPLACE INTO query (source, text, asked_at, n_requests, total, \
@@ -423,7 +436,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn host(&self, host: &Host) -> Result<(), Error> {
+    fn host(&self, host: &Host) -> Result<()> {
         // A robots.txt may be half a megabyte, and a host is written with every
         // poll.
         let digest = robots_digest(host);
@@ -444,14 +457,14 @@ impl<'a> Batch<'a> {
                 host.group.number(),
                 host.requested_at,
                 host.not_before,
-                host.not_before_reason,
+                host.pause.map(pause_name),
                 host.n_failures,
                 digest,
             ])?;
         Ok(())
     }
 
-    fn robots(&self, host: &Host) -> Result<(), Error> {
+    fn robots(&self, host: &Host) -> Result<()> {
         self.connection
             .prepare_cached("DELETE FROM robots WHERE group_id = ?")?
             .execute([host.group.number()])?;
@@ -475,14 +488,20 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn group_memory(&self, group: GroupId, bytes: &[u8]) -> Result<(), Error> {
+    fn memory(&self, of: MemoryOf, bytes: &[u8]) -> Result<()> {
+        let [kind, number] = memory_key(of);
+        // What is the same is told with every batch, and writes no page.
         self.connection
-            .prepare_cached("INSERT OR REPLACE INTO group_memory (group_id, bytes) VALUES (?, ?)")?
-            .execute(params![group.number(), bytes])?;
+            .prepare_cached(
+                "INSERT INTO memory (kind, number, bytes) VALUES (?, ?, ?) \
+                 ON CONFLICT (kind, number) DO UPDATE SET bytes = excluded.bytes \
+                 WHERE bytes <> excluded.bytes",
+            )?
+            .execute(params![kind, number, bytes])?;
         Ok(())
     }
 
-    fn note(&self, name: &str, bytes: Option<&[u8]>) -> Result<(), Error> {
+    fn note(&self, name: &str, bytes: Option<&[u8]>) -> Result<()> {
         match bytes {
             Some(bytes) => self
                 .connection
@@ -502,7 +521,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    fn history(&mut self, element: ElementId) -> Result<History, Error> {
+    fn history(&mut self, element: ElementId) -> Result<History> {
         let place = record::place_of(element);
         let chunk = self.chunk(record::chunk_of(element))?;
         match record::decode(&chunk[place..place + record::LENGTH]) {
@@ -511,7 +530,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    fn put_brief(&mut self, kept: &Kept, history: History) -> Result<(), Error> {
+    fn put_brief(&mut self, kept: &Kept, history: History) -> Result<()> {
         let brief = Brief {
             history,
             ..kept.brief()
@@ -519,11 +538,7 @@ impl<'a> Batch<'a> {
         self.put_record(kept.element.id, &record::encode(&brief))
     }
 
-    fn put_record(
-        &mut self,
-        element: ElementId,
-        record: &[u8; record::LENGTH],
-    ) -> Result<(), Error> {
+    fn put_record(&mut self, element: ElementId, record: &[u8; record::LENGTH]) -> Result<()> {
         let place = record::place_of(element);
         let chunk = self.chunk(record::chunk_of(element))?;
         chunk[place..place + record::LENGTH].copy_from_slice(record);
@@ -531,7 +546,7 @@ impl<'a> Batch<'a> {
     }
 
     /// A chunk, to be written at the end; of the right length.
-    fn chunk(&mut self, id: u32) -> Result<&mut [u8], Error> {
+    fn chunk(&mut self, id: u32) -> Result<&mut [u8]> {
         use std::collections::btree_map::Entry;
         match self.chunks.entry(id) {
             Entry::Occupied(entry) => Ok(entry.into_mut()),
@@ -550,7 +565,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    fn write_chunks(&mut self) -> Result<(), Error> {
+    fn write_chunks(&mut self) -> Result<()> {
         for (id, bytes) in std::mem::take(&mut self.chunks) {
             if bytes.iter().all(|byte| *byte == 0) {
                 self.connection
@@ -568,7 +583,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn write_n_new(&mut self) -> Result<(), Error> {
+    fn write_n_new(&mut self) -> Result<()> {
         for (host, by) in std::mem::take(&mut self.n_new) {
             if by != 0 {
                 self.connection

@@ -13,8 +13,8 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use springtide_store::{
     Bodies, Change, ChangeFilter, ChangeKind, Element, ElementId, Fact, GroupId, History, Kept,
-    Moment, Poll, PollOutcome, Purpose, Role, Source, SourceId, SourceKind, Sqlite, State, Store,
-    Totals,
+    Moment, Poll, PollOutcome, Purpose, Reader, Role, Source, SourceId, SourceKind, Sqlite, State,
+    Totals, Writer,
 };
 
 const FOLDER: &str = "SPRINGTIDE_STORE_CRASH_FOLDER";
@@ -99,7 +99,7 @@ fn check(folder: &Path, said: u64) -> u64 {
     n_batches
 }
 
-fn n_batches(store: &dyn Store) -> u64 {
+fn n_batches(store: &dyn Reader) -> u64 {
     let note = store.note("batches").unwrap();
     note.map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().unwrap()))
 }

@@ -1,9 +1,26 @@
 //! The store in memory.
 
-use springtide_store::{Memory, Store};
+use springtide_store::conformance::Place;
+use springtide_store::{Error, Memory, Reader, Writer};
 
-fn with_store(test: fn(&mut dyn Store)) {
-    test(&mut Memory::new());
+struct InMemory(Memory);
+
+impl Place for InMemory {
+    fn open(&self) -> Result<Box<dyn Writer>, Error> {
+        Ok(Box::new(self.0.take_over()))
+    }
+
+    fn read(&self) -> Result<Box<dyn Reader>, Error> {
+        Ok(Box::new(self.0.clone()))
+    }
+
+    fn end_lease(&self) {
+        self.0.take_over();
+    }
 }
 
-springtide_store::conformance!(with_store);
+fn with_place(test: fn(&dyn Place)) {
+    test(&InMemory(Memory::new()));
+}
+
+springtide_store::conformance!(with_place);

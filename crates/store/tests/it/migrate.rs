@@ -6,8 +6,9 @@ use rusqlite::Connection;
 use springtide_store::conformance::assert_same;
 use springtide_store::{
     BodyId, Change, ChangeKind, Copy, Element, ElementId, Error, Fact, Failure, FailureKind, Group,
-    GroupId, History, Host, Kept, Memory, Moment, Poll, PollOutcome, Purpose, Query, Robots,
-    RobotsAnswer, Role, Source, SourceId, SourceKind, Sqlite, State, Store, Totals,
+    GroupId, History, Host, Kept, Memory, MemoryOf, Moment, Partition, Poll, PollOutcome, Purpose,
+    Query, Reader, Robots, RobotsAnswer, Role, Source, SourceId, SourceKind, Sqlite, State, Totals,
+    Writer,
 };
 
 /// A store of version 1, as the program of then wrote it when it was told [`facts`].
@@ -15,6 +16,78 @@ const V1: &str = concat!(
     include_str!("../../src/sqlite/v1.sql"),
     include_str!("v1_rows.sql")
 );
+
+/// A store of version 2, which was one of version 1.
+const V2: &str = concat!(
+    include_str!("../../src/sqlite/v1.sql"),
+    include_str!("v1_rows.sql"),
+    include_str!("../../src/sqlite/v2.sql"),
+    include_str!("v2_rows.sql")
+);
+
+#[test]
+fn a_store_of_version_2_is_brought_up_to_date_and_remembers_each_thing_by_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let connection = Connection::open(folder.path().join("store.db")).unwrap();
+    connection.execute_batch(V2).unwrap();
+    connection.close().unwrap();
+    let too_old = Sqlite::read_only(folder.path());
+    assert!(matches!(too_old, Err(Error::TooOld { found: 2, .. })));
+
+    let mut memory = Memory::new();
+    memory.commit(&facts()).unwrap();
+    let told = [
+        Fact::Query(query()),
+        Fact::Memory(MemoryOf::Scheduler(Partition::WHOLE), vec![13, 14, 15]),
+        Fact::Memory(MemoryOf::Pace(Partition::WHOLE), vec![10, 11]),
+        Fact::Memory(MemoryOf::Search(SourceId(0)), vec![16, 17]),
+        Fact::Memory(MemoryOf::Search(SourceId(1)), Vec::new()),
+    ];
+    memory.commit(&told).unwrap();
+    let store = Sqlite::create_or_open(folder.path()).unwrap();
+    assert_eq!(store.check(&mut |_| true).unwrap(), []);
+    assert_same(&memory, &store, 10, 9);
+    assert_eq!(store.note("note").unwrap(), Some(vec![5, 6]));
+    assert_eq!(store.note("register").unwrap(), Some(vec![12]));
+    for name in ["scheduler", "pace", "search"] {
+        assert_eq!(store.note(name).unwrap(), None);
+    }
+    assert!(folder.path().join("store.v2.bak").exists());
+    // Numbers go on where they were.
+    let numbers = store.numbers();
+    assert_eq!(numbers.source().unwrap(), SourceId(2));
+    assert_eq!(numbers.group().unwrap().number(), 2);
+    assert_eq!(numbers.element().unwrap(), ElementId(2));
+}
+
+#[test]
+fn a_note_of_searches_that_is_cut_short_is_taken_as_far_as_it_goes() {
+    for (note, first, second) in [
+        ("", None, None),
+        ("00", None, None),
+        ("0000000002000000", None, None),
+        (
+            "00000000020000001011010000000300000001",
+            Some(vec![16, 17]),
+            None,
+        ),
+        (
+            "000000000200000010110100000002000000ffff",
+            Some(vec![16, 17]),
+            Some(vec![255; 2]),
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let connection = Connection::open(folder.path().join("store.db")).unwrap();
+        connection.execute_batch(V2).unwrap();
+        let update = format!("UPDATE note SET bytes = X'{note}' WHERE name = 'search'");
+        connection.execute_batch(&update).unwrap();
+        connection.close().unwrap();
+        let store = Sqlite::create_or_open(folder.path()).unwrap();
+        let searches = [0, 1].map(|id| store.memory(MemoryOf::Search(SourceId(id))).unwrap());
+        assert_eq!(searches, [first, second], "{note}");
+    }
+}
 
 #[test]
 fn a_store_of_version_1_is_brought_up_to_date_and_loses_nothing() {
@@ -116,12 +189,12 @@ fn facts() -> Vec<Fact> {
         Fact::Source(source(1, SourceKind::Search)),
         Fact::Group(named(host, None, "a.example")),
         Fact::Group(named(group, Some(host), "docs")),
-        Fact::GroupMemory(group, vec![7; 9]),
+        Fact::Memory(MemoryOf::Group(group), vec![7; 9]),
         Fact::Host(Host {
             group: host,
             requested_at: Some(at),
             not_before: None,
-            not_before_reason: None,
+            pause: None,
             n_failures: 0,
             robots: vec![Robots {
                 origin: "https://a.example".into(),

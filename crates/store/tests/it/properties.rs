@@ -6,8 +6,9 @@ use proptest::test_runner::RngSeed;
 use springtide_store::conformance::assert_same;
 use springtide_store::{
     BodyId, Change, ChangeKind, Copy, Element, ElementId, Fact, Failure, FailureKind, Group,
-    GroupId, History, Host, Kept, Memory, Moment, Poll, PollOutcome, Purpose, Query, Robots,
-    RobotsAnswer, Role, Source, SourceId, SourceKind, Sqlite, State, Store, Totals,
+    GroupId, History, Host, Kept, Memory, MemoryOf, Moment, Partition, Pause, Poll, PollOutcome,
+    Purpose, Query, Robots, RobotsAnswer, Role, Source, SourceId, SourceKind, Sqlite, State,
+    Totals, Writer,
 };
 
 /// Few of each, so that facts meet.
@@ -59,7 +60,7 @@ fn fact() -> impl Strategy<Value = Fact> {
             .prop_map(|(id, parent, name)| Fact::Group(Group { id, parent, name })),
         3 => query().prop_map(Fact::Query),
         1 => host().prop_map(Fact::Host),
-        1 => (group_id(), bytes()).prop_map(|(id, bytes)| Fact::GroupMemory(id, bytes)),
+        2 => (memory_of(), bytes()).prop_map(|(of, bytes)| Fact::Memory(of, bytes)),
         1 => option::of(bytes()).prop_map(|bytes| Fact::Note("note", bytes)),
     ]
 }
@@ -313,12 +314,13 @@ fn host() -> impl Strategy<Value = Host> {
     });
     let times = prop::array::uniform2(option::of(moment()));
     let robots = prop::collection::vec(robots, 0..3);
-    (group_id(), times, option::of(text()), any::<u32>(), robots).prop_map(
-        |(group, times, not_before_reason, n_failures, robots)| Host {
+    let pause = prop_oneof![Just(Pause::BackOff), Just(Pause::RetryAfter)];
+    (group_id(), times, option::of(pause), any::<u32>(), robots).prop_map(
+        |(group, times, pause, n_failures, robots)| Host {
             group,
             requested_at: times[0],
             not_before: times[1],
-            not_before_reason,
+            pause,
             n_failures,
             robots,
         },
@@ -331,6 +333,16 @@ fn failure() -> impl Strategy<Value = Failure> {
 
 fn failure_kind() -> impl Strategy<Value = FailureKind> {
     prop::sample::select(FailureKind::ALL)
+}
+
+fn memory_of() -> impl Strategy<Value = MemoryOf> {
+    let partition = || (0..N_OTHERS).prop_map(Partition);
+    prop_oneof![
+        partition().prop_map(MemoryOf::Scheduler),
+        partition().prop_map(MemoryOf::Pace),
+        source_id().prop_map(MemoryOf::Search),
+        group_id().prop_map(MemoryOf::Group),
+    ]
 }
 
 fn source_id() -> impl Strategy<Value = SourceId> {

@@ -4,19 +4,35 @@ use std::fs;
 use std::path::Path;
 
 use rusqlite::Connection;
+use springtide_store::conformance::Place;
 use springtide_store::{
     BodyId, Copy, Element, ElementId, Error, Fact, Failure, FailureKind, Group, GroupId, History,
-    Kept, Moment, Poll, PollOutcome, Problem, Purpose, Query, Role, Source, SourceId, SourceKind,
-    Sqlite, State, Store, Totals,
+    Kept, MemoryOf, Moment, Numbered, Partition, Poll, PollOutcome, Problem, Purpose, Query,
+    Reader, Role, Source, SourceId, SourceKind, Sqlite, State, Totals, Writer,
 };
 use tempfile::TempDir;
 
-fn with_store(test: fn(&mut dyn Store)) {
-    let folder = tempfile::tempdir().unwrap();
-    test(&mut Sqlite::create_or_open(folder.path()).unwrap());
+struct Folder(TempDir);
+
+impl Place for Folder {
+    fn open(&self) -> Result<Box<dyn Writer>, Error> {
+        Ok(Box::new(Sqlite::create_or_open(self.0.path())?))
+    }
+
+    fn read(&self) -> Result<Box<dyn Reader>, Error> {
+        Ok(Box::new(Sqlite::read_only(self.0.path())?))
+    }
+
+    fn end_lease(&self) {
+        fs::remove_file(self.0.path().join("lock")).unwrap();
+    }
 }
 
-springtide_store::conformance!(with_store);
+fn with_place(test: fn(&dyn Place)) {
+    test(&Folder(tempfile::tempdir().unwrap()));
+}
+
+springtide_store::conformance!(with_place);
 
 #[test]
 fn there_is_one_writer_and_any_number_of_readers() {
@@ -57,15 +73,57 @@ fn a_reader_sees_all_of_a_batch_or_none_of_it() {
 }
 
 #[test]
-fn a_reader_does_not_write() {
-    let (folder, store) = store();
-    drop(store);
-    let mut reader = Sqlite::read_only(folder.path()).unwrap();
-    let refused = reader.commit(&[Fact::Note("a", None)]);
-    assert!(matches!(refused, Err(Error::ReadOnly)));
-    assert!(matches!(reader.checkpoint(), Err(Error::ReadOnly)));
-    assert!(matches!(reader.repair(&mut |_| true), Err(Error::ReadOnly)));
-    reader.close().unwrap();
+fn a_lock_that_was_replaced_is_no_lease() {
+    let (folder, mut first) = store();
+    fs::remove_file(folder.path().join("lock")).unwrap();
+    fs::write(folder.path().join("lock"), b"").unwrap();
+    let refused = first.commit(&[Fact::Note("a", None)]);
+    assert!(matches!(refused, Err(Error::LeaseLost)));
+    let refused = first.repair(&mut |_| true);
+    assert!(matches!(refused, Err(Error::LeaseLost)));
+}
+
+#[test]
+fn numbers_are_dense_whatever_was_reserved_before() {
+    let (folder, mut store) = store();
+    let numbers = store.numbers();
+    assert_eq!(numbers.reserve(Numbered::Elements, 3).unwrap(), 0..3);
+    store
+        .commit(&[0, 1].map(|id| Fact::Element(element(id))))
+        .unwrap();
+    assert_eq!(numbers.element().unwrap(), ElementId(3));
+    numbers.reserve(Numbered::Groups, 7).unwrap();
+    numbers.reserve(Numbered::Sources, 7).unwrap();
+    store.close().unwrap();
+    let store = Sqlite::create_or_open(folder.path()).unwrap();
+    assert_eq!(store.numbers().element().unwrap(), ElementId(2));
+    assert_eq!(store.numbers().group().unwrap().number(), 0);
+    assert_eq!(store.numbers().source().unwrap(), SourceId(0));
+}
+
+#[test]
+fn what_is_remembered_is_written_when_it_is_another() {
+    let (folder, mut store) = store();
+    let told = |byte: u8| -> Vec<Fact> {
+        [
+            MemoryOf::Scheduler(Partition::WHOLE),
+            MemoryOf::Pace(Partition::WHOLE),
+            MemoryOf::Search(SourceId(0)),
+            MemoryOf::Group(GroupId::new(0).unwrap()),
+        ]
+        .map(|of| Fact::Memory(of, vec![byte; 100]))
+        .into()
+    };
+    let log = folder.path().join("store.db-wal");
+    let mut n_bytes_after = |facts: &[Fact]| {
+        store.commit(facts).unwrap();
+        fs::metadata(&log).unwrap().len()
+    };
+    let first = n_bytes_after(&told(1));
+    assert_eq!(n_bytes_after(&told(1)), first);
+    let mut some = told(1);
+    some[2] = Fact::Memory(MemoryOf::Search(SourceId(0)), vec![2; 100]);
+    assert!(n_bytes_after(&some) > first);
 }
 
 #[test]
@@ -109,12 +167,10 @@ fn a_store_of_a_later_version_is_left_alone() {
     open(folder.path())
         .pragma_update(None, "user_version", 1000)
         .unwrap();
-    for opened in [
-        Sqlite::create_or_open(folder.path()),
-        Sqlite::read_only(folder.path()),
-    ] {
-        assert!(matches!(opened, Err(Error::TooNew { found: 1000, .. })));
-    }
+    let opened = Sqlite::create_or_open(folder.path());
+    assert!(matches!(opened, Err(Error::TooNew { found: 1000, .. })));
+    let opened = Sqlite::read_only(folder.path());
+    assert!(matches!(opened, Err(Error::TooNew { found: 1000, .. })));
 }
 
 #[test]
@@ -366,6 +422,11 @@ fn damage_is_found_and_what_follows_from_the_rest_is_mended() {
         "UPDATE query SET source = 4 WHERE text = 'ebb';
          INSERT INTO query VALUES (4, 'flow', 0, 0, NULL, 0, 0, NULL, x'')",
         &["there are queries of source 4, which there is not"],
+        &[],
+    );
+    check(
+        "INSERT INTO memory VALUES (0, 9, x'00'), (2, 0, x'00'), (2, 4, x'00')",
+        &["something is remembered of source 4, which there is not"],
         &[],
     );
     let parent = ["group 0 is in group 9, which there is not"];
