@@ -15,6 +15,12 @@ use super::{Request, Shared};
 /// The longest request, in bytes: headers, and a body with them.
 const MAX_REQUEST: usize = 1 << 20;
 
+/// What is sent again and again goes out in blocks of so many bytes, and each takes so
+/// long: what has no end takes time, in virtual time too, and whoever waits for its end
+/// has waited.
+const BLOCK: usize = 16 * 1024;
+const PER_BLOCK: Duration = Duration::from_millis(1);
+
 /// How a connection goes on after an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
@@ -375,10 +381,11 @@ async fn carry_out(stream: &mut impl Connection, steps: &[Step]) -> io::Result<(
             Step::Send(bytes) => stream.write_all(bytes).await?,
             Step::Repeat(bytes, times) => {
                 // Many short pieces go out together.
-                let per_block = (16 * 1024 / bytes.len().max(1)).max(1) as u64;
+                let per_block = (BLOCK / bytes.len().max(1)).max(1) as u64;
                 let block = Bytes::from(bytes.repeat(per_block.min(*times) as usize));
                 for _ in 0..times / per_block {
                     stream.write_all(&block).await?;
+                    tokio::time::sleep(PER_BLOCK).await;
                 }
                 let rest = (times % per_block) as usize * bytes.len();
                 stream.write_all(&block[..rest.min(block.len())]).await?;

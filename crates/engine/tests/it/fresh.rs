@@ -1,28 +1,28 @@
 //! How fresh the engine keeps a copy, and whether it knows.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use springtide_engine::origin::{Origin, Site, SiteSettings};
+use futures_util::future::join_all;
+use springtide_engine::origin::{Site, SiteSettings};
 use springtide_engine::settings::PolicyName;
-use springtide_engine::{Event, Settings, Until};
+use springtide_engine::{Event, clock};
 use springtide_policy::plan::Rule;
 use springtide_policy::report::share_interval;
 use springtide_policy::schedule::{Choice, Terms};
 use springtide_policy::{Budget, Element, Elements, Groups, Order, Rate};
-use springtide_sim::world::World;
+use springtide_sim::world::World as Simulated;
 use springtide_sim::{Setup, Start, run as simulate};
 use springtide_store::{Moment, Reader, SourceKind, Sqlite};
 
-use crate::run::{run, settings};
+use crate::run::settings;
+use crate::world::{BEGINNING, World};
 
-const N_PAGES: usize = 400;
+const N_PAGES: usize = 160;
 const N_DIRECTORIES: usize = 8;
-/// Days of the site in a second of ours.
-const SPEED: f64 = 3.0;
-const SECONDS: f64 = 40.0;
-const WARMUP: f64 = 15.0;
+const DAYS: f64 = 100.0;
+const WARMUP: f64 = 45.0;
 
 /// Changes a day: half of the directories change every twenty days in the middle, give
 /// or take a factor of twenty; the others hardly ever.
@@ -58,7 +58,7 @@ impl<'a> Copies<'a> {
                 && polled.error.is_none()
                 && let Some(page) = site.page(&path_of(&polled.locator))
             {
-                polls[page].push(moment(polled.at));
+                polls[page].push(clock::wall_time(polled.at));
             }
         }
         Self { site, polls }
@@ -92,16 +92,9 @@ fn path_of(locator: &str) -> String {
     url::Url::parse(locator).unwrap().path().to_owned()
 }
 
-fn moment(at: Moment) -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_millis(at.0.unsigned_abs())
-}
-
-fn keep(folder: PathBuf, settings: Settings, seconds: f64) -> Vec<Event> {
-    let until = Until {
-        span: Some(Duration::from_secs_f64(seconds)),
-        ..Until::default()
-    };
-    run(&folder, settings, until).1
+/// A number of days after the beginning.
+fn after(days: f64) -> SystemTime {
+    clock::wall_time(BEGINNING) + Duration::from_secs_f64(days * 86_400.0)
 }
 
 /// What the simulator says of a policy, over a few seeds.
@@ -117,12 +110,11 @@ fn predicted(choice: impl Fn(Arc<[Rate]>) -> Choice, per_day: f64) -> f64 {
         .collect();
     let rates: Arc<[Rate]> = rates().into();
     let freshness = |seed| {
-        let span = SECONDS * SPEED;
-        let world = World::poisson(elements.clone(), groups.clone(), rates.clone(), span, seed);
+        let world = Simulated::poisson(elements.clone(), groups.clone(), rates.clone(), DAYS, seed);
         let setup = Setup {
             choice: choice(rates.clone()),
             terms: Terms::new(Budget::per_day(per_day).unwrap()),
-            warmup: WARMUP * SPEED,
+            warmup: WARMUP,
             seed,
             last_modified: 0.0,
             hints: None,
@@ -137,8 +129,8 @@ fn predicted(choice: impl Fn(Arc<[Rate]>) -> Choice, per_day: f64) -> f64 {
 
 /// With one poll for ten changes, learned is better than uniform by what the simulator
 /// says, and uniform better than proportional.
-#[test]
-fn learned_is_as_much_fresher_than_uniform_as_the_simulator_says() {
+#[tokio::test(start_paused = true)]
+async fn learned_is_as_much_fresher_than_uniform_as_the_simulator_says() {
     let per_day = rates().iter().map(|rate| rate.as_per_day()).sum::<f64>() / 10.0;
     let uniform = |rates| Choice::Planned {
         rule: Rule::Uniform,
@@ -148,39 +140,31 @@ fn learned_is_as_much_fresher_than_uniform_as_the_simulator_says() {
     let gain = predicted(|_| Choice::Learned, per_day) - predicted(uniform, per_day);
     assert!(gain > 0.015, "{gain}");
 
-    let origin = Origin::start(SiteSettings {
-        rates: rates(),
-        n_directories: N_DIRECTORIES,
-        time_scale: SPEED * 86_400.0,
-        page_bytes: 300,
-        ..SiteSettings::default()
-    })
-    .unwrap();
+    let world = World::new();
+    let origin = world.site(
+        "docs.example",
+        SiteSettings {
+            rates: rates(),
+            n_directories: N_DIRECTORIES,
+            page_bytes: 300,
+            ..SiteSettings::default()
+        },
+    );
     let folder = tempfile::tempdir().unwrap();
-    let began = SystemTime::now();
     let policies = [
         PolicyName::Learned,
         PolicyName::Uniform,
         PolicyName::Proportional,
     ];
-    let runs: Vec<_> = policies
-        .iter()
-        .enumerate()
-        .map(|(number, &name)| {
-            let mut settings =
-                settings(&[("docs", SourceKind::Sitemap, origin.url("/sitemap.xml"))]);
-            settings.budget.per_day = per_day * SPEED * 86_400.0;
-            settings.policy.name = name;
-            let folder = folder.path().join(number.to_string());
-            std::thread::spawn(move || keep(folder, settings, SECONDS))
-        })
-        .collect();
-    let from = began + Duration::from_secs_f64(WARMUP);
-    let to = began + Duration::from_secs_f64(SECONDS);
-    let freshness: Vec<f64> = runs
-        .into_iter()
-        .map(|run| Copies::new(origin.site(), &run.join().unwrap()).freshness(from, to))
-        .collect();
+    let runs = policies.iter().enumerate().map(async |(number, &name)| {
+        let mut settings = settings(&[("docs", SourceKind::Sitemap, origin.url("/sitemap.xml"))]);
+        settings.budget.per_day = per_day;
+        settings.policy.name = name;
+        let folder = folder.path().join(number.to_string());
+        let (_, events) = world.run_for(&folder, &settings, DAYS * 86_400.0).await;
+        Copies::new(origin.site(), &events).freshness(after(WARMUP), after(DAYS))
+    });
+    let freshness = join_all(runs).await;
     let [learned, uniform, proportional] = freshness[..] else {
         panic!("three runs");
     };
@@ -203,42 +187,37 @@ fn measured(folder: &Path, since: Moment) -> (f64, f64) {
 
 /// Of thirty runs, the truth is in the 90 % interval of at least twenty-one: fewer
 /// have a chance of about 1 in 2,000.
-#[test]
-fn measured_freshness_holds_the_truth() {
-    let origin = Origin::start(SiteSettings {
-        rates: (0..60)
-            .map(|page| Rate::per_day(0.02 * f64::from(page % 12) * 86_400.0).unwrap())
-            .collect(),
-        page_bytes: 300,
-        ..SiteSettings::default()
-    })
-    .unwrap();
-    let folder = tempfile::tempdir().unwrap();
+#[tokio::test(start_paused = true)]
+async fn measured_freshness_holds_the_truth() {
+    const SECONDS: f64 = 4.0;
     let mut n_held = 0;
-    for batch in 0..6 {
-        let began = SystemTime::now();
-        let runs: Vec<_> = (0..5)
-            .map(|number| {
-                let url = origin.url("/sitemap.xml");
-                let mut settings = settings(&[("docs", SourceKind::Sitemap, url)]);
-                settings.budget.per_day = 40.0 * 86_400.0;
-                settings.budget.audit = 0.5;
-                let folder = folder.path().join(format!("{batch}-{number}"));
-                std::thread::spawn(move || (keep(folder.clone(), settings, 4.0), folder))
-            })
-            .collect();
-        for run in runs {
-            let (events, folder) = run.join().unwrap();
-            let since = events.iter().rev().find_map(|event| match event {
-                Event::Polled(polled) if polled.n_new > 0 => Some(polled.at),
-                _ => None,
-            });
-            let since = since.unwrap();
-            let to = began + Duration::from_secs(4);
-            let truth = Copies::new(origin.site(), &events).freshness(moment(since), to);
-            let (low, high) = measured(&folder, since);
-            n_held += u32::from((low..=high).contains(&truth));
-        }
+    for seed in 0..30 {
+        let world = World::with_seed(seed);
+        let origin = world.site(
+            "docs.example",
+            SiteSettings {
+                seed,
+                rates: (0..60)
+                    .map(|page| Rate::per_day(0.02 * f64::from(page % 12) * 86_400.0).unwrap())
+                    .collect(),
+                page_bytes: 300,
+                ..SiteSettings::default()
+            },
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let mut settings = settings(&[("docs", SourceKind::Sitemap, origin.url("/sitemap.xml"))]);
+        settings.budget.per_day = 40.0 * 86_400.0;
+        settings.budget.audit = 0.5;
+        let (_, events) = world.run_for(folder.path(), &settings, SECONDS).await;
+        let since = events.iter().rev().find_map(|event| match event {
+            Event::Polled(polled) if polled.n_new > 0 => Some(polled.at),
+            _ => None,
+        });
+        let since = since.unwrap();
+        let (from, to) = (clock::wall_time(since), after(SECONDS / 86_400.0));
+        let truth = Copies::new(origin.site(), &events).freshness(from, to);
+        let (low, high) = measured(folder.path(), since);
+        n_held += u32::from((low..=high).contains(&truth));
     }
     assert!(n_held >= 21, "{n_held} of 30");
 }

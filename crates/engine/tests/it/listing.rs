@@ -1,7 +1,7 @@
 //! What sources list: sitemaps, links of pages, list files.
 
 use std::io::{self, Read, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use proptest::prelude::*;
 use springtide_engine::source::links::{MAX_LINKS, links};
@@ -16,6 +16,8 @@ const LIMITS: ListingLimits = ListingLimits {
     n_bytes: 50_000_000,
     hosts: Hosts::Own,
 };
+
+use crate::cost::cpu_time;
 
 fn base() -> Url {
     Url::parse("https://example.org/sitemap.xml").unwrap()
@@ -275,12 +277,12 @@ fn hostile_listings_cost_little() {
         (listing.n_skipped, urls(&listing)),
         (1, vec!["https://example.org/ok"])
     );
-    let size = 5_000_000;
+    let size = 1_000_000;
     let repeat = |text: &str| text.repeat(size / text.len());
     for (name, text) in [
         (
-            "a million entries",
-            urlset(&"<url><loc>/a</loc></url>".repeat(1_000_000)),
+            "many entries",
+            urlset(&"<url><loc>/a</loc></url>".repeat(200_000)),
         ),
         ("nested", "<urlset>".to_owned() + &repeat("<url>")),
         (
@@ -302,12 +304,12 @@ fn hostile_listings_cost_little() {
         ("lines", repeat("x\n")),
         ("spaces", "<urlset><url><loc>".to_owned() + &repeat(" ")),
     ] {
-        let start = Instant::now();
-        if let Ok(listing) = parse(&text) {
-            assert!(listing.pages.len() <= LIMITS.n_entries);
-        }
-        let taken = start.elapsed();
-        assert!(taken < Duration::from_secs(20), "{name}: {taken:?}");
+        let taken = cpu_time(|| {
+            if let Ok(listing) = parse(&text) {
+                assert!(listing.pages.len() <= LIMITS.n_entries);
+            }
+        });
+        assert!(taken < Duration::from_secs(4), "{name}: {taken:?}");
     }
 }
 

@@ -1,5 +1,7 @@
-//! The engine against an origin of its own, on loopback.
+//! The engine against origins of its own: in virtual time within this process, and on
+//! loopback for what only sockets show.
 
+mod cost;
 mod decode;
 mod detect;
 mod fresh;

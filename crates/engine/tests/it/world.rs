@@ -5,12 +5,18 @@ use std::path::Path;
 use std::time::Duration;
 
 use springtide_engine::clock::Clock;
-use springtide_engine::origin::Network;
-use springtide_engine::{Ended, Event, Handle, Outside, Settings, Told, Until, handle};
+use springtide_engine::fetch::Client;
+use springtide_engine::origin::search::{SearchServer, SearchSettings};
+use springtide_engine::origin::{Network, Origin, SiteSettings};
+use springtide_engine::settings::HttpSettings;
+use springtide_engine::{Ended, Event, Handle, Outside, Settings, Told, Until, What, handle};
 use springtide_store::Moment;
 
 /// When worlds begin: the 14th of November 2023, at 22:13:20.
 pub(crate) const BEGINNING: Moment = Moment(1_700_000_000_000);
+
+/// How often it is looked whether a run may end.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Hosts, a clock, and a seed.
 pub(crate) struct World {
@@ -21,10 +27,26 @@ pub(crate) struct World {
 impl World {
     /// A world without hosts, in which it is [`BEGINNING`].
     pub(crate) fn new() -> Self {
+        Self::with_seed(1)
+    }
+
+    pub(crate) fn with_seed(seed: u64) -> Self {
         Self {
             network: Network::new(Clock::starting_at(BEGINNING)),
-            seed: 1,
+            seed,
         }
+    }
+
+    pub(crate) fn site(&self, name: &str, settings: SiteSettings) -> Origin {
+        Origin::start_in(&self.network, name, settings)
+    }
+
+    pub(crate) fn shop(&self, name: &str, settings: SearchSettings) -> SearchServer {
+        SearchServer::start_in(&self.network, name, settings)
+    }
+
+    pub(crate) fn client(&self, settings: &HttpSettings) -> Client {
+        Client::over(self.network.wire(), settings, self.network.clock()).unwrap()
     }
 
     pub(crate) fn outside(&self) -> Outside {
@@ -54,6 +76,47 @@ impl World {
         let (ended, events) = tokio::join!(run, events);
         (ended.unwrap(), events)
     }
+
+    /// The same for so many seconds.
+    pub(crate) async fn run_for(
+        &self,
+        folder: &Path,
+        settings: &Settings,
+        seconds: f64,
+    ) -> (Ended, Vec<Event>) {
+        self.run(folder, settings.clone(), for_seconds(seconds))
+            .await
+    }
+
+    /// The same until nothing is due.
+    pub(crate) async fn run_once(&self, folder: &Path, settings: &Settings) -> Ended {
+        let until = Until {
+            what: What::DueNow,
+            ..Until::default()
+        };
+        self.run(folder, settings.clone(), until).await.0
+    }
+
+    /// The same until something is so, or no longer than that.
+    pub(crate) async fn run_till(
+        &self,
+        folder: &Path,
+        settings: Settings,
+        until: Until,
+        mut is_done: impl FnMut() -> bool,
+    ) -> (Ended, Vec<Event>) {
+        let (handle, controls) = handle();
+        let events = told(&handle);
+        let run = springtide_engine::run(folder, settings, until, controls, self.outside());
+        let look = async {
+            while !handle.is_over() && !is_done() {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+            handle.stop();
+        };
+        let (ended, events, ()) = tokio::join!(run, events, look);
+        (ended.unwrap(), events)
+    }
 }
 
 /// All that an engine tells from now on until it ends.
@@ -68,5 +131,12 @@ pub(crate) fn told(handle: &Handle) -> impl Future<Output = Vec<Event>> + use<> 
             }
         }
         told
+    }
+}
+
+pub(crate) fn for_seconds(seconds: f64) -> Until {
+    Until {
+        span: Some(Duration::from_secs_f64(seconds)),
+        ..Until::default()
     }
 }
