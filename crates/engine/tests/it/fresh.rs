@@ -164,9 +164,9 @@ fn learned_is_as_much_fresher_than_uniform_as_the_simulator_says() {
         PolicyName::Proportional,
     ];
     let runs: Vec<_> = policies
-        .iter()
+        .into_iter()
         .enumerate()
-        .map(|(number, &name)| {
+        .map(|(number, name)| {
             let mut settings =
                 settings(&[("docs", SourceKind::Sitemap, origin.url("/sitemap.xml"))]);
             settings.budget.per_day = per_day * SPEED * 86_400.0;
