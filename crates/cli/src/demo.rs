@@ -297,7 +297,7 @@ fn watch_both(
         };
         let mut config = project.config(&SettingFlags::default(), Talk::Quiet)?;
         // Whatever a variable says: the two are to differ in this, and in nothing else.
-        config.settings.policy.name = run.name;
+        config.settings.policy.name = run.name.clone();
         let until = Until {
             span: Some(span),
             ..Until::default()

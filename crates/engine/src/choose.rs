@@ -22,7 +22,7 @@ pub(crate) fn policy(settings: &Settings) -> Result<(Choice, Terms), Error> {
     let sampled = |sampling| -> Result<Choice, Error> {
         Ok(Choice::Sampled(sampling, Sample::new(policy.cycle)?))
     };
-    let choice = match policy.name {
+    let choice = match &policy.name {
         PolicyName::Learned => Choice::Learned,
         PolicyName::Uniform => planned(Rule::Uniform),
         PolicyName::Proportional => planned(Rule::Proportional),
@@ -37,6 +37,7 @@ pub(crate) fn policy(settings: &Settings) -> Result<(Choice, Terms), Error> {
         PolicyName::StormCrawler => Choice::InUse(InUse::StormCrawler),
         PolicyName::Miniflux => Choice::InUse(InUse::Miniflux),
         PolicyName::FixedInterval => Choice::InUse(InUse::FixedInterval),
+        PolicyName::Custom(custom) => Choice::Custom(custom.clone()),
     };
     let terms = Terms {
         objective: policy.objective,

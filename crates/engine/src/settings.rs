@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use ipnet::IpNet;
 use springtide_policy::query::Split;
 pub use springtide_policy::query::staleness::Difference;
+use springtide_policy::schedule::Custom;
 use springtide_policy::{Objective, Span, Window};
 use springtide_store::SourceKind;
 
@@ -71,8 +72,9 @@ pub struct PolicySettings {
 }
 
 /// The policies that there are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "their names say what they are")]
+#[non_exhaustive]
 pub enum PolicyName {
     Learned,
     Uniform,
@@ -88,6 +90,9 @@ pub enum PolicyName {
     StormCrawler,
     Miniflux,
     FixedInterval,
+    /// One that someone else has written. Rates are learned beside it, so that freshness
+    /// can be told.
+    Custom(Custom),
 }
 
 /// How to ask.

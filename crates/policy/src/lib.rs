@@ -83,6 +83,7 @@ pub mod in_use;
 mod numeric;
 mod observation;
 mod order;
+mod parallel;
 pub mod plan;
 pub mod query;
 mod rate;

@@ -1,6 +1,6 @@
 //! What a plan achieves.
 
-use rayon::prelude::*;
+use crate::parallel::*;
 use statrs::function::beta::beta_reg;
 
 use crate::freshness::{expected_age, expected_freshness, expected_staleness};
@@ -10,6 +10,7 @@ use crate::{Error, Frequency, Order, Span};
 /// What a plan gives, predicted from the rates it was made for. Means are over
 /// all elements, each counted by its weight.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Report {
     /// How many elements there are.
     pub n_elements: usize,

@@ -8,6 +8,7 @@
 pub mod figure;
 mod measure;
 pub mod paper;
+mod parallel;
 pub mod project;
 mod run;
 pub mod search;

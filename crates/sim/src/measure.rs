@@ -5,6 +5,7 @@ use springtide_policy::{Element, Weight};
 /// What an experiment measured. Means are over time and elements, weighted, after
 /// the warm-up; they are not numbers if nothing was there to measure.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Measures {
     /// Polls over the whole span.
     pub n_polls: u64,

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-use rayon::prelude::*;
 use springtide_policy::agenda::{Poll, Request, Verdict};
 use springtide_policy::schedule::{Choice, Terms};
 use springtide_policy::{Budget, ElementId, Outcome, Span, Time};
 
 use crate::measure::{Measures, Tally};
+use crate::parallel::*;
 use crate::start::{self, Start, Unheld};
 use crate::world::{Cursor, World, draw, id};
 
-/// One experiment.
+/// One experiment. [`Setup::new`] gives one to change the rest of.
 #[derive(Debug, Clone)]
 pub struct Setup {
     /// How polls are chosen.
@@ -38,6 +38,24 @@ pub struct Setup {
     pub later_budgets: Vec<(f64, Budget)>,
 }
 
+impl Setup {
+    /// A policy and what it has to keep to; with copies in sync at the start, measured
+    /// from there, with seed 1, and with nobody who tells what has changed or when.
+    pub fn new(choice: Choice, terms: Terms) -> Self {
+        Self {
+            choice,
+            terms,
+            warmup: 0.0,
+            seed: 1,
+            last_modified: 0.0,
+            hints: None,
+            parts: None,
+            start: Start::Warm,
+            later_budgets: Vec::new(),
+        }
+    }
+}
+
 /// A listing that says, for better or worse, what has changed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hints {
@@ -60,6 +78,7 @@ pub struct Parts {
 
 /// What was measured.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Outcomes {
     /// Of all elements.
     pub all: Measures,
@@ -69,6 +88,7 @@ pub struct Outcomes {
 
 /// A poll that was made.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Polled {
     /// When, in days since the start.
     pub at: f64,

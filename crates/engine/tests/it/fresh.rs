@@ -156,7 +156,7 @@ async fn learned_is_as_much_fresher_than_uniform_as_the_simulator_says() {
         PolicyName::Uniform,
         PolicyName::Proportional,
     ];
-    let runs = policies.iter().enumerate().map(async |(number, &name)| {
+    let runs = policies.into_iter().enumerate().map(async |(number, name)| {
         let mut settings = settings(&[("docs", SourceKind::Sitemap, origin.url("/sitemap.xml"))]);
         settings.budget.per_day = per_day;
         settings.policy.name = name;

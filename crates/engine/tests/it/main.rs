@@ -11,6 +11,7 @@ mod hostile_run;
 mod http;
 mod listing;
 mod origin;
+mod own_policy;
 mod robots;
 mod run;
 mod same;

@@ -1,4 +1,4 @@
-use rayon::prelude::*;
+use crate::parallel::*;
 use statrs::function::gamma::digamma;
 
 use super::posterior::{Before, Evidence, quiet_days};

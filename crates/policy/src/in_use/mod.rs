@@ -9,6 +9,7 @@ use crate::{Outcome, Span, Time};
 
 /// A scheduler in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum InUse {
     /// Apache Nutch's `AdaptiveFetchSchedule`.
     Nutch,

@@ -1,4 +1,4 @@
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::candidates::{BLOCK, Block, Buffer, Candidates, Listing};
 use super::level::Level;

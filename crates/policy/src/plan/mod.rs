@@ -22,7 +22,7 @@ pub use candidates::Candidates;
 pub use rule::Rule;
 pub use target::{Target, Unreachable};
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use crate::{Budget, Caps, Cost, Frequency, GroupId, Rate, Weight};
 use candidates::{BLOCK, Buffer, Members};

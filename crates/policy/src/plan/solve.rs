@@ -1,4 +1,4 @@
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::candidates::{BLOCK, Buffer, Candidates, Listing, Members};
 use super::digest::Digest;

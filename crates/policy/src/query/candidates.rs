@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::rows::{Lists, Rows, TermId};
 use super::server::{Corpus, Estimates};

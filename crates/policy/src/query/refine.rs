@@ -15,7 +15,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::candidates::Queries;
 use super::greedy::Cover;

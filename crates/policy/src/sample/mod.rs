@@ -69,6 +69,7 @@ use size::Moments;
 
 /// The policies of the sampling paper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Sampling {
     /// Whoever was polled longest ago (section 2.1).
     RoundRobin,

@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use crate::{ElementId, Time};
+
 /// Elements by when they are due, earliest first; of two due at once the lower
 /// number.
 ///
@@ -104,6 +106,39 @@ impl DueQueue {
             self.heap
                 .retain(|Reverse((key, index))| due[*index as usize].to_bits() == key.0.to_bits());
         }
+    }
+}
+
+/// When elements are due, and who is due earliest: what most policies keep. Putting an
+/// element in and taking one out costs a heap operation or two.
+#[derive(Debug, Default)]
+pub struct DueTimes(DueQueue);
+
+impl DueTimes {
+    /// Of nobody yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// From now on an element is due then.
+    pub fn set(&mut self, id: ElementId, due: Time) {
+        self.0.put(id.0, due.0);
+    }
+
+    /// Nothing is known of an element any more.
+    pub fn remove(&mut self, id: ElementId) {
+        self.0.take_out(id.0);
+    }
+
+    /// Who is due earliest, and when; of several the one with the lowest number.
+    pub fn first(&mut self) -> Option<(Time, ElementId)> {
+        let (due, index) = self.0.first()?;
+        Some((Time(due), ElementId(index)))
+    }
+
+    /// When an element is due.
+    pub fn due_at(&self, id: ElementId) -> Option<Time> {
+        self.0.due(id.0).map(Time)
     }
 }
 

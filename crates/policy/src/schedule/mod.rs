@@ -12,8 +12,11 @@
 //! - *learned*: nothing is known at the start; an element is polled when what the
 //!   poll is worth reaches the price;
 //! - *in use*: the rules of schedulers that people run today, earliest due first;
-//! - *sampled*: the batches of the sampling paper, at the end of every cycle.
+//! - *sampled*: the batches of the sampling paper, at the end of every cycle;
+//! - *custom*: a [`CustomPolicy`] that someone else has written.
 
+pub mod conformance;
+mod custom;
 mod doors;
 pub(crate) mod due;
 mod learned;
@@ -33,16 +36,20 @@ use crate::{
     Budget, Element, ElementId, Elements, Frequency, Gamma, GroupId, Groups, Objective, Order,
     Outcome, Present, Rate, Span, Time, Window,
 };
+use custom::CustomQueue;
+pub use custom::{Custom, CustomPolicy, Past, StartingPoint};
 use doors::Doors;
+pub use due::DueTimes;
 use learned::Learned;
 pub use memory::{ElementMemory, Reason, Recollection};
 use memory::{Recalled, Remembered, numbers_from_bytes, numbers_to_bytes};
-use paced::{Habits, Paced, Queue};
+use paced::{Habits, Paced, Queue, due_after};
 use planned::Planned;
 pub use quota::Quota;
 
 /// How polls are chosen.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum Choice {
     /// By a plan, for rates that are known.
     Planned {
@@ -59,12 +66,14 @@ pub enum Choice {
     InUse(InUse),
     /// In batches, by sampling.
     Sampled(Sampling, sample::Settings),
+    /// By a policy that someone else has written.
+    Custom(Custom),
 }
 
 impl Choice {
     /// Whether it makes anything of hints.
     pub fn heeds_hints(&self) -> bool {
-        matches!(self, Self::Learned)
+        matches!(self, Self::Learned | Self::Custom(_))
     }
 }
 
@@ -484,20 +493,30 @@ impl Scheduler {
                 sampled.n_batches as f64,
             ]));
         }
+        if let Mode::Paced(paced) = &self.mode
+            && let Some(custom) = paced.custom()
+        {
+            bytes.extend(custom.remember());
+        }
         bytes
     }
 
     /// Takes in what was remembered of all together, before anything else is taken
     /// in, by a scheduler without elements.
     pub fn recall_all(&mut self, bytes: &[u8]) {
-        let (all, batches) = bytes.split_at(Learned::remembered_of_all(bytes));
+        let (all, rest) = bytes.split_at(Learned::remembered_of_all(bytes));
         if let Some(learned) = self.learned_mut() {
             learned.recall_all(all);
         }
         if let Mode::Sampled(sampled) = &mut self.mode
-            && let Some([started_at, n_batches]) = numbers_from_bytes(batches)
+            && let Some([started_at, n_batches]) = numbers_from_bytes(rest)
         {
             (sampled.started_at, sampled.n_batches) = (Time(started_at), n_batches as u64);
+        }
+        if let Mode::Paced(paced) = &mut self.mode
+            && let Some(custom) = paced.custom_mut()
+        {
+            custom.recall(rest);
         }
     }
 
@@ -582,6 +601,21 @@ impl Scheduler {
             return;
         };
         let recalled = std::mem::take(&mut shadow.recalled);
+        if let Mode::Paced(paced) = &mut self.mode
+            && paced.custom().is_some()
+        {
+            // It is not made anew, for it has recalled what it remembers of all.
+            for (id, polled_at, due_in) in recalled {
+                let belief = shadow.learned.belief(id, now);
+                let past = Past {
+                    polled_at,
+                    due_at: due_after(polled_at, Some(due_in)),
+                    rate: belief.map(|belief| Rate(belief.mean())),
+                };
+                paced.add_again(id, shadow.elements.get(id), &self.groups, past);
+            }
+            return;
+        }
         let ids: Vec<ElementId> = recalled.iter().map(|&(id, ..)| id).collect();
         let present = Present::some(&shadow.elements, &ids);
         let mut choice = shadow.choice.clone();
@@ -721,6 +755,19 @@ impl Mode {
             Choice::InUse(rule) => {
                 let habits = Habits::new(rule, terms, present, now);
                 let paced = Paced::new(Queue::InUse(habits), present);
+                Self::Paced(Box::new(paced))
+            }
+            Choice::Custom(custom) => {
+                let start = StartingPoint {
+                    terms,
+                    now,
+                    seed: rng.next_u64(),
+                };
+                let mut queue = CustomQueue::new(&custom, start);
+                for (id, element) in present.iter() {
+                    queue.add(id, element, groups, now);
+                }
+                let paced = Paced::new(Queue::Custom(Box::new(queue)), present);
                 Self::Paced(Box::new(paced))
             }
             Choice::Sampled(sampling, settings) => {

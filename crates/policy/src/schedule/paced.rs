@@ -1,5 +1,6 @@
 //! The earliest due first, as often as someone asks.
 
+use super::custom::{CustomQueue, Past};
 use super::due::DueQueue;
 use super::learned::Learned;
 use super::memory::Recalled;
@@ -21,6 +22,7 @@ pub(super) struct Paced {
 pub(super) enum Queue {
     InUse(Habits),
     Learned(Box<Learned>),
+    Custom(Box<CustomQueue>),
 }
 
 impl Paced {
@@ -50,6 +52,7 @@ impl Paced {
         match &mut self.queue {
             Queue::InUse(habits) => habits.add(id, now),
             Queue::Learned(learned) => learned.add(id, element, groups, now),
+            Queue::Custom(custom) => custom.add(id, element, groups, now),
         }
     }
 
@@ -69,14 +72,16 @@ impl Paced {
         match &mut self.queue {
             Queue::InUse(habits) => habits.queue.take_out(id.0),
             Queue::Learned(learned) => learned.remove(id, self.elements.get(id).cost.0),
+            Queue::Custom(custom) => custom.remove(id),
         }
     }
 
-    /// At once, if there is someone to poll.
+    /// At once, if there is someone to poll; a policy of someone else's may say otherwise.
     pub(super) fn wake_at(&mut self) -> Time {
         let has_someone = match &mut self.queue {
             Queue::InUse(habits) => habits.queue.len() > 0,
             Queue::Learned(learned) => learned.has_someone(),
+            Queue::Custom(custom) => return custom.wake_at(),
         };
         match has_someone {
             true => Time(f64::NEG_INFINITY),
@@ -96,6 +101,7 @@ impl Paced {
         let first = match &mut self.queue {
             Queue::InUse(habits) => habits.queue.first().map(|(due, _)| due),
             Queue::Learned(learned) => learned.first_due(),
+            Queue::Custom(custom) => return custom.first_due(),
         };
         first.map_or(Time::NEVER, Time)
     }
@@ -104,10 +110,12 @@ impl Paced {
         let (_, index) = match &mut self.queue {
             Queue::InUse(habits) => habits.queue.first(),
             Queue::Learned(learned) => learned.first(&self.elements, now),
+            Queue::Custom(custom) => return custom.next_poll(now),
         }?;
         match &mut self.queue {
             Queue::InUse(habits) => habits.queue.take_out(index),
             Queue::Learned(learned) => learned.take(index),
+            Queue::Custom(_) => {}
         }
         Some(ElementId(index))
     }
@@ -119,6 +127,7 @@ impl Paced {
         match &mut self.queue {
             Queue::InUse(habits) => habits.observe(id, outcome, now),
             Queue::Learned(learned) => learned.observe(id, &self.elements, outcome, now),
+            Queue::Custom(custom) => custom.observe(id, outcome, now),
         }
     }
 
@@ -127,6 +136,7 @@ impl Paced {
         match &mut self.queue {
             Queue::InUse(habits) => habits.set_budget(&self.elements, &self.is_here, budget),
             Queue::Learned(learned) => learned.set_budget(budget.as_per_day()),
+            Queue::Custom(custom) => custom.set_budget(budget),
         }
     }
 
@@ -139,6 +149,7 @@ impl Paced {
                 is_waiting
             }
             Queue::Learned(learned) => learned.take_out_of_turn(id),
+            Queue::Custom(custom) => custom.take(id),
         }
     }
 
@@ -150,6 +161,7 @@ impl Paced {
         match &mut self.queue {
             Queue::InUse(habits) => habits.queue.put(id.0, due.0),
             Queue::Learned(learned) => learned.put_back(id, due, now),
+            Queue::Custom(custom) => custom.put_back(id, due),
         }
     }
 
@@ -160,26 +172,65 @@ impl Paced {
         self.enter(id);
         match &mut self.queue {
             Queue::Learned(learned) => learned.recall(groups, recalled),
-            Queue::InUse(_) if recalled.is_watched => {}
+            Queue::InUse(_) | Queue::Custom(_) if recalled.is_watched => {}
             Queue::InUse(habits) => {
                 habits.remember(id, recalled.polled_at);
                 let remembered = recalled.remembered;
                 let due_in = remembered.map_or(0.0, |remembered| f64::from(remembered.due_in));
                 habits.queue.put(id.0, recalled.polled_at.0 + due_in);
             }
+            Queue::Custom(custom) => {
+                let due_in = recalled.remembered.map(|remembered| remembered.due_in);
+                let past = Past {
+                    polled_at: recalled.polled_at,
+                    due_at: due_after(recalled.polled_at, due_in),
+                    rate: None,
+                };
+                custom.add_again(id, recalled.element, groups, past);
+            }
+        }
+    }
+
+    /// Takes in an element that was polled before, for a policy of someone else's.
+    pub(super) fn add_again(
+        &mut self,
+        id: ElementId,
+        element: Element,
+        groups: &Groups,
+        past: Past,
+    ) {
+        self.elements.set(id, element);
+        self.enter(id);
+        if let Queue::Custom(custom) = &mut self.queue {
+            custom.add_again(id, element, groups, past);
+        }
+    }
+
+    /// A policy of someone else's, if there is one.
+    pub(super) fn custom(&self) -> Option<&CustomQueue> {
+        match &self.queue {
+            Queue::Custom(custom) => Some(custom),
+            _ => None,
+        }
+    }
+
+    pub(super) fn custom_mut(&mut self) -> Option<&mut CustomQueue> {
+        match &mut self.queue {
+            Queue::Custom(custom) => Some(custom),
+            _ => None,
         }
     }
 
     pub(super) fn learned(&self) -> Option<&Learned> {
         match &self.queue {
-            Queue::InUse(_) => None,
+            Queue::InUse(_) | Queue::Custom(_) => None,
             Queue::Learned(learned) => Some(learned),
         }
     }
 
     pub(super) fn learned_mut(&mut self) -> Option<&mut Learned> {
         match &mut self.queue {
-            Queue::InUse(_) => None,
+            Queue::InUse(_) | Queue::Custom(_) => None,
             Queue::Learned(learned) => Some(learned),
         }
     }
@@ -188,13 +239,16 @@ impl Paced {
         match &mut self.queue {
             Queue::InUse(_) => {}
             Queue::Learned(learned) => learned.hint(id, self.elements.get(id), now),
+            Queue::Custom(custom) => custom.hint(id, now),
         }
     }
 
     /// What polling the element that comes next is worth now.
     pub(super) fn next_worth(&mut self, now: Time) -> Option<f64> {
-        let Queue::Learned(learned) = &mut self.queue else {
-            return None;
+        let learned = match &mut self.queue {
+            Queue::InUse(_) => return None,
+            Queue::Learned(learned) => learned,
+            Queue::Custom(custom) => return custom.next_worth(now),
         };
         let (_, index) = learned.first(&self.elements, now)?;
         learned.worth_of(ElementId(index), self.elements.get(ElementId(index)), now)
@@ -202,7 +256,7 @@ impl Paced {
 
     pub(super) fn price(&self) -> Option<f64> {
         match &self.queue {
-            Queue::InUse(_) => None,
+            Queue::InUse(_) | Queue::Custom(_) => None,
             Queue::Learned(learned) => Some(learned.price()),
         }
     }
@@ -211,6 +265,7 @@ impl Paced {
         match &self.queue {
             Queue::InUse(habits) => habits.queue.due(id.0).map(Time),
             Queue::Learned(learned) => learned.due_at(id).map(Time),
+            Queue::Custom(custom) => custom.due_at(id),
         }
     }
 
@@ -220,6 +275,12 @@ impl Paced {
         }
         self.is_here[id.index()] = true;
     }
+}
+
+/// When an element is due that was remembered to be due so long after its last poll.
+pub(super) fn due_after(polled_at: Time, due_in: Option<f32>) -> Option<Time> {
+    let due_in = due_in.filter(|due_in| due_in.is_finite())?;
+    Some(Time(polled_at.0 + f64::from(due_in)))
 }
 
 /// A scheduler in use and what it remembers.

@@ -1,8 +1,8 @@
 //! Figure 2: a thousand papers that are cited, in groups that one query refreshes.
 
+use crate::parallel::*;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-use rayon::prelude::*;
 use springtide_policy::query::Queries;
 use springtide_policy::{Rate, Span, Weight};
 

@@ -1,6 +1,6 @@
 //! Figures 3 to 5: how good the queries are that greedyProbes chooses.
 
-use rayon::prelude::*;
+use crate::parallel::*;
 use springtide_policy::query::{
     Choice, Cover, Efficiency, Estimates, Limits, Method, Queries, Retrieval, Rows,
     cover_by_keywords,

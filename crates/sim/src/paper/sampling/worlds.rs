@@ -16,11 +16,11 @@
 //! Nor does it say whether a poll finds the changes of the month or those since the
 //! page's last poll. Here it finds the latter, as any poll does.
 
+use crate::parallel::*;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Beta, Distribution};
 use rand_pcg::Pcg64;
-use rayon::prelude::*;
 use springtide_policy::sample::{Aim, Sampling, Settings, Subset};
 use springtide_policy::schedule::{Choice, Terms};
 use springtide_policy::{Budget, Element, Groups, Span};
