@@ -358,7 +358,7 @@ async fn all_that_is_due_at_one_host_is_polled_before_it_ends() {
 }
 
 /// Where a host allows no more than the budget does, new elements and old ones take
-/// turns: neither waits for the others to be done.
+/// turns, as long as the old ones are worth theirs: nobody new waits for them to be done.
 #[tokio::test(start_paused = true)]
 async fn new_elements_have_their_turn_at_a_busy_host() {
     for first_pass in [FirstPass::Free, FirstPass::Counted] {
@@ -376,9 +376,9 @@ async fn new_elements_have_their_turn_at_a_busy_host() {
         let n_new = all.iter().filter(|kept| kept.copy.is_none()).count();
         assert_eq!(n_new, 0, "{first_pass:?}");
         assert_eq!(all.len(), 61, "{first_pass:?}");
-        // A turn each, about.
+        // A turn each, about, or fewer for those that were polled just now.
         assert!(
-            (75..250).contains(&ended.n_polls),
+            (61..250).contains(&ended.n_polls),
             "{first_pass:?} {ended:?}"
         );
     }
