@@ -28,7 +28,7 @@ pub(crate) struct Found {
     pub(crate) crawl_delay_seconds: Option<f64>,
     /// `etag`, `last-modified`.
     pub(crate) validators: Vec<&'static str>,
-    /// What hints it gives at changes: `lastmod`.
+    /// What hints it gives at changes: `lastmod`, `feed`.
     pub(crate) hints: Vec<&'static str>,
     /// How long the first polls of all elements take, politely.
     pub(crate) first_pass_seconds: Option<f64>,
@@ -76,7 +76,12 @@ pub(crate) fn inspect(
         }),
         crawl_delay_seconds: found.crawl_delay.map(|delay| delay.as_secs_f64()),
         validators: validators.into_iter().flatten().collect(),
-        hints: some(found.has_hints, "lastmod").into_iter().collect(),
+        hints: match found.kind {
+            SourceKind::Feed => some(found.has_hints, "feed"),
+            _ => some(found.has_hints, "lastmod"),
+        }
+        .into_iter()
+        .collect(),
         first_pass_seconds: is_seen.then_some(found.first_pass.as_secs_f64()),
     })
 }

@@ -212,6 +212,7 @@ fn start(folder: &Path) -> (Duration, u64) {
             drop: Vec::new(),
             max_elements: u64::MAX,
             max_depth: 0,
+            entries: springtide_engine::settings::FeedEntries::Pages,
             search: None,
         }],
     };

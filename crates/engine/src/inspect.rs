@@ -19,6 +19,7 @@ use crate::permits::{self, Permits};
 use crate::poll::verdict;
 use crate::register::Places;
 use crate::settings::Settings;
+use crate::source::feed::parse_feed;
 use crate::source::links::links;
 use crate::source::sitemap::{Hosts as ListedHosts, ListingLimits, parse_sitemap};
 use crate::{Error, Outside};
@@ -166,8 +167,18 @@ impl Visit<'_> {
                 n_bytes: 50 << 20,
                 hosts: ListedHosts::All,
             };
-            match parse_sitemap(&answer.body, &at, &limits) {
-                Ok(listing) if is_listing(&answer, &at) => {
+            let content_type = answer.content_type.as_deref();
+            let feed = parse_feed(&answer.body, content_type, &at, limits.n_entries);
+            let listing = parse_sitemap(&answer.body, &at, &limits);
+            let is_listing = is_listing(&answer, &at);
+            match (feed, listing) {
+                (Ok(feed), _) if is_listing => {
+                    inspection.kind = SourceKind::Feed;
+                    inspection.n_elements = feed.entries.len() as u64;
+                    let mut entries = feed.entries.iter();
+                    inspection.has_hints = entries.any(|entry| entry.changed_at().is_some());
+                }
+                (_, Ok(listing)) if is_listing => {
                     inspection.kind = SourceKind::Sitemap;
                     inspection.n_elements = listing.pages.len() as u64;
                     inspection.n_listings = listing.sitemaps.len() as u64;

@@ -1,5 +1,7 @@
 //! What is known of an element after a poll, and what follows from it.
 
+use std::time::Duration;
+
 use springtide_policy::freshness::expected_age_of_first_change;
 use springtide_policy::{Gamma, Outcome, Rate, Span};
 use springtide_store::{
@@ -35,6 +37,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) mentions: &'a [Mention],
     /// Why that may not be all.
     pub(crate) problem: Option<&'a str>,
+    /// For how long it asks not to be polled again.
+    pub(crate) pause: Option<Duration>,
 }
 
 /// How an element was found.
@@ -75,6 +79,7 @@ impl Done {
             moved_to: self.moved_to.as_ref(),
             mentions: reading.map_or(&[], |reading| &reading.mentions),
             problem: reading.and_then(|reading| reading.problem.as_deref()),
+            pause: reading.and_then(|reading| reading.pause),
         }
     }
 }
@@ -251,7 +256,7 @@ pub(crate) fn conclude(seen: &Seen<'_>, belief: Option<Gamma>, trusts_dates: boo
             }
             kept.history.n_changes = kept.history.n_changes.saturating_add(1);
             let since_change = age_of_last_change(before, here, at).filter(|_| trusts_dates);
-            let age = since_change.map(|age| clock::span(std::time::Duration::from_millis(age)));
+            let age = since_change.map(|age| clock::span(Duration::from_millis(age)));
             let outcome = match here.is_minor {
                 true => Outcome::Unchanged,
                 false => Outcome::Changed { age },

@@ -166,8 +166,20 @@ pub struct SourceSettings {
     pub max_elements: u64,
     /// No more links away than this.
     pub max_depth: u16,
+    /// What the entries of a feed are.
+    pub entries: FeedEntries,
     /// How it is asked and what it answers, if it is a search box.
     pub search: Option<SearchSettings>,
+}
+
+/// What the entries of a feed are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FeedEntries {
+    /// Their links are elements, polled like any page.
+    #[default]
+    Pages,
+    /// They are elements themselves, which polls of the feed keep fresh.
+    Content,
 }
 
 /// How a search box is asked, and what it answers.

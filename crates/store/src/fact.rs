@@ -101,6 +101,8 @@ pub enum SourceKind {
     Site,
     /// A search box.
     Search,
+    /// A feed.
+    Feed,
 }
 
 /// Running totals of a source.
@@ -163,6 +165,8 @@ pub enum Role {
     Listing,
     /// Both.
     Hub,
+    /// To have a copy of, which polls of the feed that it is in keep fresh.
+    Entry,
 }
 
 /// How it stands with an element.

@@ -69,10 +69,10 @@ fn pages(text: &str) -> Result<usize, String> {
 
 /// Add sources, and say what was found there
 ///
-/// An address is a page or a sitemap, whichever it turns out to be; with `--site` it
-/// is a site, whose sitemaps and links are followed. A file is a list: one address a
-/// line, or CSV with the columns `url`, `weight` and `group`. Makes a project where
-/// there is none.
+/// An address is a page, a sitemap or a feed, whichever it turns out to be; with
+/// `--site` it is a site, whose sitemaps and links are followed. A file is a list: one
+/// address a line, or CSV with the columns `url`, `weight` and `group`. Makes a project
+/// where there is none.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   springtide add https://docs.example.org/sitemap.xml --budget 2000/day
@@ -121,6 +121,8 @@ pub(crate) enum AddKind {
     Site,
     /// A file with addresses
     List,
+    /// A feed: RSS, Atom or JSON Feed
+    Feed,
 }
 
 /// Remove sources, with their elements and what is known of them

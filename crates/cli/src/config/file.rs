@@ -86,6 +86,8 @@ pub(crate) struct Source {
     pub(crate) max_depth: Option<u16>,
     #[serde(default)]
     pub(crate) detect: Detect,
+    // Of a feed only.
+    pub(crate) entries: Option<Entries>,
     // Of a search source only.
     pub(crate) body: Option<String>,
     pub(crate) rows: Option<String>,
@@ -112,6 +114,15 @@ pub(crate) enum Kind {
     Sitemap,
     Site,
     Search,
+    Feed,
+}
+
+/// What the entries of a feed are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Entries {
+    Pages,
+    Content,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use springtide_engine::detect::Lens;
 use springtide_engine::settings::{
-    self, BudgetSettings, GroupKey, GroupRule, HttpSettings, PolicySettings, Settings,
+    self, BudgetSettings, FeedEntries, GroupKey, GroupRule, HttpSettings, PolicySettings, Settings,
     SourceSettings,
 };
 use springtide_policy::{Objective, Span};
@@ -145,6 +145,7 @@ pub(crate) fn source_with_defaults(
         drop: Vec::new(),
         max_elements: default_max_elements(kind),
         max_depth: DEFAULT_MAX_DEPTH,
+        entries: FeedEntries::Pages,
         search: None,
     }
 }
@@ -153,7 +154,9 @@ fn default_max_elements(kind: SourceKind) -> u64 {
     match kind {
         SourceKind::List => u64::MAX,
         SourceKind::Site => DEFAULT_MAX_SITE_ELEMENTS,
-        SourceKind::Page | SourceKind::Sitemap | SourceKind::Search => DEFAULT_MAX_ELEMENTS,
+        SourceKind::Page | SourceKind::Sitemap | SourceKind::Search | SourceKind::Feed => {
+            DEFAULT_MAX_ELEMENTS
+        }
     }
 }
 
@@ -411,6 +414,11 @@ fn source_settings(
         return Err(refuse(format!("`{key}` is for search sources"))
             .hint("leave it out, or set kind = \"search\""));
     }
+    if source.kind != file::Kind::Feed && source.entries.is_some() {
+        return Err(
+            refuse("`entries` is for feeds".into()).hint("leave it out, or set kind = \"feed\"")
+        );
+    }
     let weight = source.weight.unwrap_or(1.0);
     if !(weight >= 0.0 && weight.is_finite()) {
         return Err(refuse(format!("weight is {weight}")).hint("a weight is zero or more"));
@@ -421,6 +429,7 @@ fn source_settings(
         file::Kind::Sitemap => SourceKind::Sitemap,
         file::Kind::Site => SourceKind::Site,
         file::Kind::Search => SourceKind::Search,
+        file::Kind::Feed => SourceKind::Feed,
     };
     let (url, file) = if kind == SourceKind::List {
         // Where there is neither, elements come by `import` only.
@@ -480,6 +489,10 @@ fn source_settings(
         drop: source.detect.drop,
         max_elements,
         max_depth: source.max_depth.unwrap_or(DEFAULT_MAX_DEPTH),
+        entries: match source.entries {
+            Some(file::Entries::Content) => FeedEntries::Content,
+            Some(file::Entries::Pages) | None => FeedEntries::Pages,
+        },
         search: None,
     })
 }

@@ -156,7 +156,10 @@ pub(crate) fn run(
         .map(|(source, found)| {
             let known = known.iter().find(|known| known.name == source.name);
             let n_listed = known
-                .filter(|known| !matches!(known.kind, SourceKind::Sitemap | SourceKind::Site))
+                .filter(|known| {
+                    let names_more = [SourceKind::Sitemap, SourceKind::Site, SourceKind::Feed];
+                    !names_more.contains(&known.kind)
+                })
                 .map(|known| known.totals.n_elements);
             Row::new(&source, found, n_listed)
         })
@@ -210,7 +213,7 @@ impl Meant {
         for scheme in ["postgres:", "postgresql:", "mysql:", "sqlite:"] {
             if text.starts_with(scheme) {
                 return Err(refuse("tables are not polled yet".to_owned())
-                    .hint("add a page, a sitemap, a site or a list"));
+                    .hint("add a page, a sitemap, a site, a feed or a list"));
             }
         }
         if args.kind == Some(AddKind::List) || path.is_file() {
@@ -289,6 +292,7 @@ impl Meant {
             (Self::Url(_), _) if args.site => SourceKind::Site,
             (Self::Url(_), Some(AddKind::Sitemap)) => SourceKind::Sitemap,
             (Self::Url(_), Some(AddKind::Page)) => SourceKind::Page,
+            (Self::Url(_), Some(AddKind::Feed)) => SourceKind::Feed,
             (Self::Url(url), _) => kind_by_name(url),
         };
         let (url, file) = match self {

@@ -283,5 +283,6 @@ pub(crate) fn kind_name(kind: SourceKind) -> &'static str {
         SourceKind::Sitemap => "sitemap",
         SourceKind::Site => "site",
         SourceKind::Search => "search",
+        SourceKind::Feed => "feed",
     }
 }

@@ -43,14 +43,16 @@ pub(crate) fn run(
         .filter(|source| source.kind == SourceKind::Search)
         .map(|source| source.id)
         .collect();
-    let mut n_rows = 0;
+    let (mut n_rows, mut n_entries) = (0, 0);
     store
         .scan(1, &mut |id, brief| {
             reading.advance(1);
             if brief.role == Role::Listing || brief.state == State::Gone {
                 return;
             }
-            if searches.contains(&brief.source) {
+            if brief.role == Role::Entry {
+                n_entries += 1;
+            } else if searches.contains(&brief.source) {
                 n_rows += 1;
             } else {
                 briefs.push((id, *brief));
@@ -81,6 +83,12 @@ pub(crate) fn run(
         talk.say(format!(
             "{} rows of search sources are left out: they come with queries",
             count(n_rows)
+        ));
+    }
+    if n_entries > 0 {
+        talk.say(format!(
+            "{} entries of feeds are left out: they come with their feeds",
+            count(n_entries)
         ));
     }
     if table.rates.is_empty() && n_rows > 0 && n_unknown == 0 {

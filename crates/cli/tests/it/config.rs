@@ -73,6 +73,14 @@ fn values_are_checked_where_they_are_read() {
             "`rows` is for search sources",
         ),
         (
+            "[source.a]\nkind = \"page\"\nurl = \"https://a.example\"\nentries = \"pages\"\n",
+            "`entries` is for feeds",
+        ),
+        (
+            "[source.a]\nkind = \"feed\"\nurl = \"https://a.example\"\nentries = \"contents\"\n",
+            "did you mean `content`?",
+        ),
+        (
             "[source.a]\nkind = \"page\"\nurl = \"https://a.example\"\nweight = -1\n",
             "a weight is zero or more",
         ),

@@ -90,6 +90,39 @@ fn every_command_of_the_search_guide_does_what_the_guide_says() {
     assert!(0 < n_by_id && n_by_id < shop.requests().len() / 2);
 }
 
+#[test]
+fn every_command_of_the_feed_guide_does_what_the_guide_says() {
+    let origin = Origin::start(SiteSettings {
+        robots: Some(String::new()),
+        ..SiteSettings::default()
+    })
+    .unwrap();
+    let entry = |number: u32| {
+        let path = format!("/{number}.html");
+        origin.script(&path, page(&path, "one"));
+        format!(
+            "<item><guid isPermaLink=\"false\">urn:news:{number}</guid><title>Q & A</title>\
+             <link>{}</link><pubDate>Mon, 04 May 2026 07:20:00 GMT</pubDate></item>",
+            origin.url(&path)
+        )
+    };
+    let entries: String = (1..=2).map(entry).collect();
+    let feed =
+        format!("<rss version=\"2.0\"><channel><title>News</title>{entries}</channel></rss>");
+    origin.script("/feed.xml", Behaviour::body("application/rss+xml", feed));
+    let place = Place::new();
+    let mut reader = Reader {
+        folder: place.path(""),
+        instead: vec![("https://news.example.org", origin.url(""))],
+        settings: vec![("BUDGET_POLLS", "100/s")],
+        before: Box::new(|_| {}),
+        is_quick: false,
+    };
+    let read = reader.read("feeds.md");
+    assert!(read.n_commands >= 5, "{read:?}");
+    assert!(read.n_settings >= 1, "{read:?}");
+}
+
 /// Someone who does what a guide says, against a server on loopback.
 struct Reader<'a> {
     folder: PathBuf,

@@ -162,6 +162,8 @@ pub struct Answer {
     /// How long after `answered_at` the server wants to be left alone, at most
     /// [`MAX_RETRY_AFTER`].
     pub retry_after: Option<Duration>,
+    /// How long it is said to stay as it is (`max-age` of Cache-Control).
+    pub max_age: Option<Duration>,
     /// Where it is instead, as sent: to be resolved against the URL, and to be
     /// checked like any other.
     pub location: Option<String>,
@@ -271,6 +273,8 @@ impl Client {
             etag: text(response.headers(), &header::ETAG, MAX_VALIDATOR),
             last_modified: text(response.headers(), &header::LAST_MODIFIED, MAX_VALIDATOR),
             content_type: text(response.headers(), &header::CONTENT_TYPE, MAX_VALIDATOR),
+            max_age: text(response.headers(), &header::CACHE_CONTROL, MAX_VALIDATOR)
+                .and_then(|value| max_age(&value)),
             retry_after: text(response.headers(), &header::RETRY_AFTER, MAX_VALIDATOR).and_then(
                 |value| {
                     let date = text(response.headers(), &header::DATE, MAX_VALIDATOR)
@@ -493,6 +497,21 @@ async fn drain(mut response: Response) {
         }
     })
     .await;
+}
+
+/// The `max-age` of a Cache-Control, unless what it is of is not to be kept at all.
+fn max_age(value: &str) -> Option<Duration> {
+    let mut seconds = None;
+    for directive in value.split(',') {
+        let directive = directive.trim().to_ascii_lowercase();
+        if matches!(directive.as_str(), "no-cache" | "no-store") {
+            return None;
+        }
+        if let Some(number) = directive.strip_prefix("max-age=") {
+            seconds = number.trim_matches('"').parse().ok();
+        }
+    }
+    seconds.map(Duration::from_secs)
 }
 
 /// How long a server wants to be left alone: a number of seconds, or a date, which is

@@ -24,12 +24,12 @@ use springtide_store::{
 use url::Url;
 
 use crate::fetch::{group_of, locator};
-use crate::settings::{GroupRule, Settings, SourceSettings};
+use crate::settings::{FeedEntries, GroupRule, Settings, SourceSettings};
 use crate::source::list::ListedUrl;
 pub use list::{List, ListError};
 pub(crate) use place::Places;
-pub(crate) use rows::search_group;
 use rows::{FollowedRows, add_search};
+pub(crate) use rows::{feed_group, search_group};
 
 /// Why the store could not be brought in step.
 #[derive(Debug, thiserror::Error)]
@@ -103,10 +103,16 @@ pub fn register(
     regroup(store, &settings.groups, &mut notes)?;
 
     let known = store.sources()?;
-    let mut facts = Vec::new();
+    let (mut facts, mut kept) = (Vec::new(), Vec::new());
     for source in &known {
         let wanted = settings.sources.iter().find(|s| s.name == source.name);
-        if !wanted.is_some_and(|wanted| is_same(wanted, source)) {
+        let is_kept = match wanted {
+            Some(wanted) => is_same(wanted, source) && has_same_entries(store, wanted, source)?,
+            None => false,
+        };
+        if is_kept {
+            kept.push(source.id);
+        } else {
             facts.push(Fact::SourceRemoved(source.id));
             notes.forget(source.id);
             registered.n_sources_removed += usize::from(wanted.is_none());
@@ -120,7 +126,7 @@ pub fn register(
     for wanted in &settings.sources {
         let known = known
             .iter()
-            .find(|source| source.name == wanted.name && is_same(wanted, source));
+            .find(|source| source.name == wanted.name && kept.contains(&source.id));
         let source = match known {
             Some(source) => source.clone(),
             None => {
@@ -202,6 +208,23 @@ fn is_same(wanted: &SourceSettings, source: &Source) -> bool {
     wanted.kind == source.kind && (may_move || wanted.url == source.url)
 }
 
+/// Whether the elements of a feed are what its entries are to be: pages, or the entries
+/// themselves. If not, they are of no use.
+fn has_same_entries(
+    store: &dyn Reader,
+    wanted: &SourceSettings,
+    source: &Source,
+) -> Result<bool, Error> {
+    if wanted.kind != SourceKind::Feed {
+        return Ok(true);
+    }
+    let first = store.elements(Some(source.id), ElementId(0), 2)?;
+    let mut roles = first.iter().map(|kept| kept.element.role);
+    let role = roles.find(|&role| role != Role::Listing);
+    let is_content = wanted.entries == FeedEntries::Content;
+    Ok(role.is_none_or(|role| (role == Role::Entry) == is_content))
+}
+
 fn get_or_read<'a>(
     places: &'a mut Option<Places>,
     store: &dyn Writer,
@@ -223,7 +246,7 @@ fn add_source(
 ) -> Result<Source, Error> {
     let role = match wanted.kind {
         SourceKind::Page => Some(Role::Page),
-        SourceKind::Sitemap => Some(Role::Listing),
+        SourceKind::Sitemap | SourceKind::Feed => Some(Role::Listing),
         SourceKind::Site => Some(Role::Hub),
         SourceKind::List | SourceKind::Search => None,
     };
@@ -736,7 +759,7 @@ fn regroup(store: &mut dyn Writer, rules: &[GroupRule], notes: &mut Notes) -> Re
         return Ok(());
     }
     let groups = store.groups()?;
-    // Rows are not grouped by their addresses.
+    // Rows and entries are not grouped by their addresses.
     let is_search = |source: &Source| source.kind == SourceKind::Search;
     let sources = store.sources()?.into_iter().filter(is_search);
     let searches: Vec<SourceId> = sources.map(|source| source.id).collect();
@@ -750,7 +773,7 @@ fn regroup(store: &mut dyn Writer, rules: &[GroupRule], notes: &mut Notes) -> Re
             .map(ElementId);
         let mut facts = Vec::new();
         for kept in page {
-            if searches.contains(&kept.element.source) {
+            if searches.contains(&kept.element.source) || kept.element.role == Role::Entry {
                 continue;
             }
             let Ok(url) = locator(&kept.element.locator) else {
@@ -937,6 +960,7 @@ mod tests {
             drop: Vec::new(),
             max_elements: u64::MAX,
             max_depth: 5,
+            entries: crate::settings::FeedEntries::Pages,
             search: None,
         }
     }

@@ -17,6 +17,11 @@ pub(crate) fn search_group(name: &str) -> String {
     format!("search:{name}")
 }
 
+/// The group that the entries of a feed are in.
+pub(crate) fn feed_group(name: &str) -> String {
+    format!("feed:{name}")
+}
+
 /// Writes a new search source down, with the search box as an element, whose polls its
 /// requests are.
 pub(super) fn add_search(

@@ -26,7 +26,7 @@ impl Engine {
             None => {
                 let is_asked = self.conclude_element(&done.seen(), now)?;
                 self.progress.n_polls += u64::from(is_asked);
-                Ok(())
+                self.take_in_entries(done, now)
             }
         }
     }
@@ -64,6 +64,7 @@ impl Engine {
             moved_to: None,
             mentions: &[],
             problem: None,
+            pause: None,
         };
         self.conclude_element(&seen, now)?;
         Ok(Some(sighting))
@@ -104,7 +105,8 @@ impl Engine {
                     ..
                 } = kept.element;
                 let element = member(role, weight, group, n_elements);
-                match self.searches.contains_key(&source) {
+                let is_watched = self.searches.contains_key(&source) || role == Role::Entry;
+                match is_watched {
                     true => self.agenda.watch(id, element, at),
                     false => self.agenda.join(id, element, at, &mut self.rng),
                 }
@@ -121,6 +123,9 @@ impl Engine {
                 };
                 self.agenda.leave(id, group, wait, at);
             }
+        }
+        if let Some(pause) = seen.pause {
+            self.pause_listing(id, seen.at, pause);
         }
         if let Some(memory) = self.agenda.scheduler().remember(id) {
             kept.history.memory = memory;

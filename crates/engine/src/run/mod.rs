@@ -9,6 +9,7 @@
 mod answered;
 mod begin;
 mod conclude;
+mod entries;
 mod listed;
 mod open;
 mod search;
@@ -42,9 +43,11 @@ use crate::poll::{self, Job, Message, PollContext};
 use crate::search::Search;
 use crate::settings::{Settings, SourceSettings};
 use crate::source::Protocol;
+use crate::source::feed::Feed;
 use crate::source::listing::Listing;
 use crate::source::web::Web;
 use crate::{Ended, Error, Outside, Why, clock};
+use entries::Pauses;
 use listed::Item;
 
 /// What to do, and until when.
@@ -131,6 +134,8 @@ struct Engine {
     launches: Vec<Launch>,
     /// Elements that a listing named, and that are still to be taken in.
     listed: VecDeque<Item>,
+    /// Listings that asked not to be polled again before a time.
+    pauses: Pauses,
     /// Groups of which the scheduler remembers something new.
     changed_groups: BTreeSet<GroupId>,
 
@@ -198,7 +203,19 @@ impl Protocols {
     fn of(settings: &SourceSettings) -> Result<Self, Error> {
         let lens = Arc::new(Lens::new(&settings.keep, &settings.drop)?);
         let max_entries = usize::try_from(settings.max_elements).unwrap_or(usize::MAX);
+        let listing: Arc<dyn Protocol> = match settings.kind {
+            SourceKind::Feed => Arc::new(Feed {
+                entries: settings.entries,
+                max_entries,
+                lens: Arc::clone(&lens),
+            }),
+            kind => Arc::new(Listing {
+                max_entries: max_entries.min(MOST_ENTRIES),
+                names_other_hosts: kind == SourceKind::Sitemap,
+            }),
+        };
         Ok(Self {
+            listing,
             page: Arc::new(Web {
                 lens: Arc::clone(&lens),
                 names_links: false,
@@ -206,10 +223,6 @@ impl Protocols {
             hub: Arc::new(Web {
                 lens,
                 names_links: true,
-            }),
-            listing: Arc::new(Listing {
-                max_entries: max_entries.min(MOST_ENTRIES),
-                names_other_hosts: settings.kind == SourceKind::Sitemap,
             }),
         })
     }
@@ -222,7 +235,7 @@ impl SourceState {
         Arc::clone(match role {
             Role::Listing => &self.protocols.listing,
             Role::Hub if follows_links => &self.protocols.hub,
-            Role::Hub | Role::Page => &self.protocols.page,
+            Role::Hub | Role::Page | Role::Entry => &self.protocols.page,
         })
     }
 }
@@ -469,6 +482,7 @@ impl Engine {
             let of = MemoryOf::Search(SourceId(id.0));
             facts.push(Fact::Memory(of, search.remember()));
         }
+        facts.extend(self.pauses.take_unkept());
         self.ledger.commit(facts)?;
         self.flush_events();
         Ok(())

@@ -11,13 +11,15 @@ use springtide_policy::estimate::DateTrust;
 use springtide_policy::schedule::Scheduler;
 use springtide_policy::{Elements, GroupId, Groups, Present, Span, Time};
 use springtide_store::{
-    Bodies, Brief, ElementId, MemoryOf, Partition, Reader, Role, SourceId, Sqlite, State,
+    Bodies, Brief, ElementId, MemoryOf, Partition, Reader, Role, SourceId, SourceKind, Sqlite,
+    State,
 };
 use tokio::sync::{Semaphore, broadcast, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::conclude::member;
+use super::entries::Pauses;
 use super::{Engine, Progress, Protocols, SourceState, Until, What};
 use crate::event::Event;
 use crate::fetch::{Client, limits_of};
@@ -25,7 +27,7 @@ use crate::ledger::Ledger;
 use crate::newcomers::Newcomers;
 use crate::permits::{self, Permits};
 use crate::poll::PollContext;
-use crate::settings::{FirstPass, Settings};
+use crate::settings::{FeedEntries, FirstPass, Settings};
 use crate::{Error, Outside, choose, clock, register};
 
 /// A listing waits no longer than a day, whatever is learned of it.
@@ -117,6 +119,7 @@ impl Engine {
             next_ticket: 0,
             launches: Vec::new(),
             listed: VecDeque::new(),
+            pauses: Pauses::default(),
             changed_groups: BTreeSet::new(),
             events,
             told: Vec::new(),
@@ -162,6 +165,7 @@ impl Engine {
                 return;
             };
             let is_search = state.settings.search.is_some();
+            let is_watched = is_search || brief.role == Role::Entry;
             if is_search {
                 search_groups.insert(brief.group);
             } else if has_search {
@@ -190,7 +194,7 @@ impl Engine {
                         .map_or(0, |s| s.totals.n_elements);
                     let element = member(brief.role, brief.weight, brief.group, n);
                     let (synced_at, memory) = (clock::time(synced_at), &brief.history.memory);
-                    match is_search {
+                    match is_watched {
                         true => scheduler.recall_watched(id, element, synced_at, memory),
                         false => scheduler.recall(id, element, synced_at, memory),
                     }
@@ -205,6 +209,7 @@ impl Engine {
             let longest = self.longest_listing_wait(source);
             self.agenda.set_listing(id, polled_at, longest);
         }
+        self.recall_pauses()?;
         // Spread over what is left of their time out, since nobody knows how often each
         // has failed.
         let time_out = self.time_out();
@@ -229,8 +234,13 @@ impl Engine {
     pub(super) fn ask_for(&mut self, ids: Vec<ElementId>) -> Result<(), Error> {
         for id in ids {
             let kept = self.ledger.kept(id)?;
-            let group = kept.map(|kept| kept.element.host);
-            self.agenda.ask_for(id, group);
+            let kept = kept.map(|kept| self.polled_for(kept)).transpose()?;
+            let polled = kept.as_ref().map_or(id, |kept| kept.element.id);
+            // Several entries of a feed are had by one poll of it.
+            if polled == id || self.agenda.asked().all(|asked| asked != polled) {
+                let group = kept.map(|kept| kept.element.host);
+                self.agenda.ask_for(polled, group);
+            }
         }
         Ok(())
     }
@@ -257,6 +267,13 @@ impl Engine {
             .map(|source| {
                 let n = source.totals.n_elements;
                 let settings = self.sources.get(&source.id).map(|state| &state.settings);
+                let has_entries = settings.is_some_and(|settings| {
+                    settings.kind == SourceKind::Feed && settings.entries == FeedEntries::Content
+                });
+                if has_entries {
+                    // They come with the feed.
+                    return 0;
+                }
                 match settings.and_then(|settings| settings.search.as_ref()) {
                     // As many requests as it takes to have all its rows, at the least.
                     Some(search) => n.div_ceil(u64::from(search.page_size.max(1))),

@@ -150,6 +150,7 @@ mod tests {
             drop: Vec::new(),
             max_elements: 100,
             max_depth: 5,
+            entries: crate::settings::FeedEntries::Pages,
             search: None,
         };
         let search = SearchSettings {

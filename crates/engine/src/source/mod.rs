@@ -1,16 +1,19 @@
 //! Kinds of sources: how each is asked, and what its answers say.
 //!
-//! A kind is a [`Protocol`], one to a file: [`web`] pages, listings ([`sitemap`]), and
-//! [`search`] boxes. It gets the bytes of an answer and makes a [`Reading`] of them. It
+//! A kind is a [`Protocol`], one to a file: [`web`] pages, listings ([`sitemap`]), [`feed`]s
+//! and [`search`] boxes. It gets the bytes of an answer and makes a [`Reading`] of them. It
 //! knows neither when something is polled nor whether it may be, and asks no network.
 //! [`list`] reads files with addresses, which nobody is asked for.
 
+pub mod feed;
 pub mod links;
 pub mod list;
 pub(crate) mod listing;
 pub(crate) mod search;
 pub mod sitemap;
 pub(crate) mod web;
+
+use std::time::Duration;
 
 use springtide_store::{Bodies, BodyId, Copy, Kept, Purpose, Role};
 use url::Url;
@@ -130,6 +133,8 @@ pub(crate) struct Reading {
     pub(crate) mentions: Vec<Mention>,
     /// Why what it names may not be all.
     pub(crate) problem: Option<String>,
+    /// For how long it asks not to be polled again.
+    pub(crate) pause: Option<Duration>,
     /// What was on a page of results.
     pub(crate) page: PageTally,
 }

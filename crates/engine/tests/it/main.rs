@@ -4,6 +4,7 @@
 mod cost;
 mod decode;
 mod detect;
+mod feed;
 mod fresh;
 mod guard;
 mod hostile;

@@ -237,6 +237,7 @@ fn answer(status: u16, location: Option<&str>, body: &str) -> Result<Answer, Fet
         etag: None,
         last_modified: None,
         content_type: None,
+        max_age: None,
         retry_after: None,
         location: location.map(str::to_owned),
         body: body.to_owned().into(),

@@ -58,6 +58,7 @@ pub(crate) fn settings(sources: &[(&str, SourceKind, String)]) -> Settings {
                 drop: Vec::new(),
                 max_elements: 100_000,
                 max_depth: 5,
+                entries: springtide_engine::settings::FeedEntries::Pages,
                 search: None,
             })
             .collect(),

@@ -20,12 +20,16 @@ pub fn listing_weight(weight: f64, n_elements: u64) -> Weight {
 pub(super) struct Listings {
     by_time: BTreeSet<(Key, ElementId)>,
     of: BTreeMap<ElementId, Listing>,
+    /// Those that the scheduler chose before they may be polled, by when they may.
+    aside: BTreeSet<(Key, ElementId)>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Listing {
     due: Key,
     longest: Span,
+    /// It asked not to be polled before.
+    held_until: Time,
 }
 
 impl Listings {
@@ -33,13 +37,59 @@ impl Listings {
     pub(super) fn set(&mut self, id: ElementId, polled_at: Option<Time>, longest: Span) {
         self.remove(id);
         let due = Key(polled_at.map_or(f64::INFINITY, |at| (at + longest).0));
-        self.of.insert(id, Listing { due, longest });
+        let held_until = Time(f64::NEG_INFINITY);
+        self.of.insert(
+            id,
+            Listing {
+                due,
+                longest,
+                held_until,
+            },
+        );
         self.by_time.insert((due, id));
+    }
+
+    /// A listing that has been polled is not polled before this, however long it may
+    /// wait.
+    pub(super) fn hold(&mut self, id: ElementId, until: Time) {
+        let Some(listing) = self.of.get_mut(&id) else {
+            return;
+        };
+        listing.held_until = until;
+        if until.0 > listing.due.0 {
+            self.by_time.remove(&(listing.due, id));
+            listing.due = Key(until.0);
+            self.by_time.insert((listing.due, id));
+        }
+    }
+
+    /// Sets a listing aside that is not to be polled yet; says whether it is one.
+    pub(super) fn set_aside(&mut self, id: ElementId, now: Time) -> bool {
+        let until = self.of.get(&id).map(|listing| listing.held_until);
+        let Some(until) = until.filter(|&until| until > now) else {
+            return false;
+        };
+        self.aside.insert((Key(until.0), id));
+        true
+    }
+
+    /// Takes back a listing that was set aside, before its time; says whether it was.
+    pub(super) fn take_back(&mut self, id: ElementId) -> bool {
+        let until = self.of.get(&id).map(|listing| Key(listing.held_until.0));
+        until.is_some_and(|until| self.aside.remove(&(until, id)))
+    }
+
+    /// One that was set aside and may be polled now.
+    pub(super) fn next_back(&mut self, now: Time) -> Option<ElementId> {
+        let &first = self.aside.first().filter(|(until, _)| until.0 <= now.0)?;
+        self.aside.remove(&first);
+        Some(first.1)
     }
 
     pub(super) fn remove(&mut self, id: ElementId) {
         if let Some(listing) = self.of.remove(&id) {
             self.by_time.remove(&(listing.due, id));
+            self.aside.remove(&(Key(listing.held_until.0), id));
         }
     }
 
@@ -58,10 +108,11 @@ impl Listings {
         }
     }
 
-    /// When the first must be polled.
+    /// When the first must be polled, or may be again.
     pub(super) fn next_at(&self) -> Time {
-        let first = self.by_time.first();
-        first.map_or(Time::NEVER, |(due, _)| Time(due.0))
+        let first = [self.by_time.first(), self.aside.first()];
+        let first = first.into_iter().flatten().map(|&(at, _)| at.0);
+        first.fold(Time::NEVER, |first, at| Time(first.0.min(at)))
     }
 
     /// One that must be polled now; whatever comes of that, it then waits again.
@@ -94,6 +145,24 @@ mod tests {
         assert_eq!(listings.next_at(), Time(12.0));
         listings.remove(id);
         assert_eq!(listings.next_at(), Time::NEVER);
+    }
+
+    #[test]
+    fn a_listing_that_asked_for_it_waits_longer_than_it_may() {
+        let mut listings = Listings::default();
+        let id = ElementId(3);
+        listings.set(id, Some(Time(0.0)), Span(1.0));
+        listings.hold(id, Time(5.0));
+        assert_eq!(listings.next_at(), Time(5.0));
+        assert!(listings.set_aside(id, Time(4.9)) && listings.take_back(id));
+        assert!(listings.set_aside(id, Time(4.9)) && listings.next_back(Time(4.9)).is_none());
+        assert_eq!(listings.next_back(Time(5.0)), Some(id));
+        assert!(!listings.set_aside(id, Time(5.0)) && !listings.take_back(id));
+        assert_eq!(listings.pop(Time(5.0)), Some(id));
+        // What it asked for after the poll before counts no more.
+        assert_eq!(listings.next_at(), Time(6.0));
+        listings.hold(id, Time(5.5));
+        assert_eq!(listings.next_at(), Time(6.0));
     }
 
     #[test]

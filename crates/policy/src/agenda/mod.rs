@@ -320,6 +320,12 @@ impl Agenda {
         self.listings.set(id, polled_at, longest);
     }
 
+    /// A listing that was polled asks not to be polled again before this. Whoever asks
+    /// for it still gets it.
+    pub fn hold_listing(&mut self, id: ElementId, until: Time) {
+        self.listings.hold(id, until);
+    }
+
     /// How many listings there are.
     pub fn n_listings(&self) -> usize {
         self.listings.len()
@@ -356,7 +362,8 @@ impl Agenda {
         self.listings.polled(id, now);
     }
 
-    /// A row has a copy from now on. It is kept fresh by requests to its search source.
+    /// An element has a copy from now on that polls of others keep fresh: a row of a search
+    /// source, or an entry of a feed. It is never due by itself.
     pub fn watch(&mut self, id: ElementId, element: Element, now: Time) {
         self.over(id);
         if self.scheduler.contains(id) {
@@ -652,6 +659,9 @@ impl Agenda {
 
     /// The next poll that counts.
     fn choose(&mut self, now: Time, rng: &mut dyn Rng) -> Choice {
+        while let Some(id) = self.listings.next_back(now) {
+            self.scheduler.put_back(id, now, now);
+        }
         if let Some(choice) = self.choose_asked(now, rng) {
             return choice;
         }
@@ -706,6 +716,9 @@ impl Agenda {
             self.is_turn_of_new = true;
             if self.is_under_way(id) {
                 self.scheduler.put_back(id, now + retry_in(1, rng), now);
+                return Choice::PassedOver;
+            }
+            if self.listings.set_aside(id, now) {
                 return Choice::PassedOver;
             }
             let element = self.scheduler.element(id);
@@ -795,6 +808,9 @@ impl Agenda {
                 self.retries.set(id, group, now + retry_in(1, rng));
             }
             return Choice::PassedOver;
+        }
+        if self.listings.take_back(id) {
+            self.scheduler.put_back(id, now, now);
         }
         let is_in = self.scheduler.contains(id);
         if is_in && !self.scheduler.take(id, now) {

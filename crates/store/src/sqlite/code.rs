@@ -50,8 +50,8 @@ macro_rules! columns {
     )+};
 }
 
-codes!(SourceKind { Page = 0, List = 1, Sitemap = 2, Site = 3, Search = 4 });
-codes!(Role { Page = 0, Listing = 1, Hub = 2 });
+codes!(SourceKind { Page = 0, List = 1, Sitemap = 2, Site = 3, Search = 4, Feed = 5 });
+codes!(Role { Page = 0, Listing = 1, Hub = 2, Entry = 3 });
 // `state = 0` is in the schema.
 codes!(State { New = 0, Ok = 1, Failing = 2, Blocked = 3, Gone = 4 });
 codes!(PollOutcome { First = 0, Unchanged = 1, Changed = 2, Gone = 3, Failed = 4, Blocked = 5 });

@@ -73,7 +73,12 @@ fn element() -> impl Strategy<Value = Element> {
         group_id(),
         any::<u16>(),
     );
-    let role = prop_oneof![Just(Role::Page), Just(Role::Listing), Just(Role::Hub)];
+    let role = prop_oneof![
+        Just(Role::Page),
+        Just(Role::Listing),
+        Just(Role::Hub),
+        Just(Role::Entry)
+    ];
     (numbers, 0..20_u32, role, 0.0..9.0_f32).prop_map(|(numbers, locator, role, weight)| {
         let (id, source, group, host, depth) = numbers;
         Element {
@@ -241,7 +246,8 @@ fn source() -> impl Strategy<Value = Source> {
         Just(SourceKind::List),
         Just(SourceKind::Sitemap),
         Just(SourceKind::Site),
-        Just(SourceKind::Search)
+        Just(SourceKind::Search),
+        Just(SourceKind::Feed)
     ];
     (
         source_id(),
