@@ -263,7 +263,7 @@ mod tests {
         let (group, now) = (GroupId::new(0).unwrap(), Moment(1000 * DAY));
         let old = robots("User-agent: *\nDisallow: /private\n", Moment(998 * DAY));
         let mut permits = Permits::<u8>::default();
-        permits.recall(group, &[old.clone()], Moment(998 * DAY));
+        permits.recall(group, std::slice::from_ref(&old), Moment(998 * DAY));
         assert_eq!(permits.ask(group, &url("/page"), now), Word::Unknown);
         assert_eq!(permits.begin(group, &url("/page")), Some(old.clone()));
         assert_eq!(permits.ask(group, &url("/page"), now), Word::Coming);

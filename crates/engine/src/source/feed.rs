@@ -547,8 +547,8 @@ fn mend(text: &str) -> String {
                     1
                 }
             }
-        } else if rest.starts_with('<') {
-            let next = rest[1..].chars().next();
+        } else if let Some(after) = rest.strip_prefix('<') {
+            let next = after.chars().next();
             let is_tag = next.is_some_and(|c| c.is_alphabetic() || "_:/!?".contains(c));
             mended.push_str(if is_tag { "<" } else { "&lt;" });
             1

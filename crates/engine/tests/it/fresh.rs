@@ -156,14 +156,18 @@ async fn learned_is_as_much_fresher_than_uniform_as_the_simulator_says() {
         PolicyName::Uniform,
         PolicyName::Proportional,
     ];
-    let runs = policies.into_iter().enumerate().map(async |(number, name)| {
-        let mut settings = settings(&[("docs", SourceKind::Sitemap, origin.url("/sitemap.xml"))]);
-        settings.budget.per_day = per_day;
-        settings.policy.name = name;
-        let folder = folder.path().join(number.to_string());
-        let (_, events) = world.run_for(&folder, &settings, DAYS * 86_400.0).await;
-        Copies::new(origin.site(), &events).freshness(after(WARMUP), after(DAYS))
-    });
+    let runs = policies
+        .into_iter()
+        .enumerate()
+        .map(async |(number, name)| {
+            let mut settings =
+                settings(&[("docs", SourceKind::Sitemap, origin.url("/sitemap.xml"))]);
+            settings.budget.per_day = per_day;
+            settings.policy.name = name;
+            let folder = folder.path().join(number.to_string());
+            let (_, events) = world.run_for(&folder, &settings, DAYS * 86_400.0).await;
+            Copies::new(origin.site(), &events).freshness(after(WARMUP), after(DAYS))
+        });
     let freshness = join_all(runs).await;
     let [learned, uniform, proportional] = freshness[..] else {
         panic!("three runs");

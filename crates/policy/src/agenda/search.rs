@@ -212,7 +212,7 @@ impl Agenda {
         }
         let wanted: Vec<ElementId> = self.asked().collect();
         let asked = &self.searches[&id];
-        let Some(request) = asked.source.request_for_wanted(wanted.into_iter()) else {
+        let Some(request) = asked.source.request_for_wanted(wanted) else {
             if let Some(source) = self.search_mut(id) {
                 source.reconsider_later(now);
             }
