@@ -1,7 +1,7 @@
 //! A project from its first minute, as the engine runs one: new elements, hosts with
 //! limits, audits, and a clock that ticks.
 //!
-//! [`run`](crate::run) plays policies on elements whose copies are in sync at the start,
+//! [`run`](crate::run()) plays policies on elements whose copies are in sync at the start,
 //! on a clock that is never late. This plays the same agenda as a driver with sockets
 //! would: for the same world, clock and seed it asks for the same elements at the same
 //! times as the engine does.

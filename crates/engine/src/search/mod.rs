@@ -1,7 +1,7 @@
 //! A search source at work: how it is asked, and what we hold of its rows.
 //!
 //! What to ask next, and when, is decided in the policy crate
-//! ([`SearchSource`](springtide_policy::agenda::rows::SearchSource)). This knows texts, bodies
+//! ([`SearchSource`]). This knows texts, bodies
 //! and digests, touches no network, and of what is kept only bodies.
 
 pub(crate) mod answer;

@@ -1,9 +1,9 @@
 //! Kinds of sources: how each is asked, and what its answers say.
 //!
-//! A kind is a [`Protocol`], one to a file: [`web`] pages, listings ([`sitemap`]), [`feed`]s
-//! and [`search`] boxes. It gets the bytes of an answer and makes a [`Reading`] of them. It
+//! A kind is a `Protocol`, one to a file: `web` pages, listings (`sitemap`), `feed`s
+//! and `search` boxes. It gets the bytes of an answer and makes a `Reading` of them. It
 //! knows neither when something is polled nor whether it may be, and asks no network.
-//! [`list`] reads files with addresses, which nobody is asked for.
+//! `list` reads files with addresses, which nobody is asked for.
 
 pub mod feed;
 pub mod links;
