@@ -13,7 +13,7 @@ use crate::{GroupId, Span, Time};
 /// Outermost groups with limits, and those who wait for a turn there.
 ///
 /// A group that is not known has no limit. What bidders are told is only whether a
-/// group is open; they learn of every change by [`take_changes`](Self::take_changes).
+/// group is open; they are told when that changes.
 #[derive(Debug, Default)]
 pub struct Gate {
     entries: BTreeMap<GroupId, Entry>,

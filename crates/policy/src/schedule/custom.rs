@@ -50,8 +50,9 @@ use crate::{Budget, Element, ElementId, Groups, Outcome, Rate, Span, Time};
 ///     }
 /// }
 ///
-/// let choice = Choice::Custom(Custom::new("round-robin", |_| RoundRobin::default()));
-/// conformance::check(&choice);
+/// let custom = Custom::new("round-robin", |_| RoundRobin::default());
+/// conformance::check(&custom);
+/// let choice = Choice::Custom(custom);
 /// ```
 pub trait CustomPolicy: Send {
     /// An element appears, with a copy in sync, and waits. `groups` says which groups
