@@ -23,7 +23,8 @@ use std::time::Instant;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64;
-use springtide_policy::schedule::{Choice, Scheduler, Terms};
+use springtide_policy::agenda::{Agenda, Poll, Request, Verdict};
+use springtide_policy::schedule::{Choice, Terms};
 use springtide_policy::{Budget, Cost, Element, Elements, Groups, Outcome, Present, Time, Weight};
 
 /// Elements of a host and of one of its directories.
@@ -113,9 +114,10 @@ impl Heap {
     }
 }
 
-/// A scheduler and elements that change at random.
+/// An agenda and elements that change at random.
 struct Driven {
-    scheduler: Scheduler,
+    agenda: Agenda,
+    now: Time,
     /// Polled when, in days.
     polled_at: Vec<f32>,
     rates: Vec<f32>,
@@ -145,7 +147,7 @@ impl Driven {
             })
             .collect();
         let terms = Terms::new(Budget::per_day(0.1 * n as f64).expect("a budget"));
-        let scheduler = Scheduler::new(
+        let agenda = Agenda::exact(
             Choice::Learned,
             terms,
             groups,
@@ -154,7 +156,8 @@ impl Driven {
             &mut rng,
         );
         Self {
-            scheduler,
+            agenda,
+            now: Time::START,
             polled_at: vec![0.0; n],
             rates,
             rng,
@@ -163,12 +166,14 @@ impl Driven {
 
     /// Nanoseconds per poll, what the drawing of changes takes not counted.
     fn poll(&mut self, n: usize) -> f64 {
-        // Drawn beforehand, as are the scheduler's own costs alone to be measured.
+        // Drawn beforehand, since the agenda's own costs alone are to be measured.
         let draws: Vec<f32> = (0..n).map(|_| self.rng.random()).collect();
         let started = Instant::now();
         for draw in draws {
-            let now = self.scheduler.wake_at();
-            let Some(id) = self.scheduler.next_poll(now, &mut self.rng) else {
+            let now = self.agenda.wake_at(self.now);
+            self.now = now;
+            let next = self.agenda.next(now, &mut self.rng);
+            let Some(Request::Poll(Poll { id, group, .. })) = next else {
                 continue;
             };
             let days = now.as_days() as f32;
@@ -179,9 +184,12 @@ impl Driven {
             } else {
                 Outcome::Unchanged
             };
-            self.scheduler.observe(id, outcome, now);
+            self.agenda.observe(id, outcome, now);
+            if let Some(group) = group {
+                self.agenda.ended(group, Verdict::Fine, now, &mut self.rng);
+            }
         }
-        black_box(&self.scheduler);
+        black_box(&self.agenda);
         started.elapsed().as_nanos() as f64 / n as f64
     }
 }
