@@ -22,7 +22,6 @@ mod simulate;
 mod table;
 mod talk;
 mod units;
-mod view;
 
 use std::process::ExitCode;
 

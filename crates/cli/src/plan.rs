@@ -4,6 +4,7 @@ use std::path::Path;
 
 use rayon::prelude::*;
 use serde::Serialize;
+use springtide_engine::view::{FACTORS, Predicted, what_if};
 use springtide_policy::freshness::{expected_age, expected_freshness};
 use springtide_policy::plan::{Candidates, Plan, Policy, RulePolicy, Target};
 use springtide_policy::report::{Report, report};
@@ -47,7 +48,18 @@ pub(crate) fn run(
         Some(path) => elements.caps(&Input::new(path)?, talk)?,
         None => Caps::default(),
     };
-    solve(&elements, Some(&input), &caps, args, talk, unfinished)
+    let from = Origin::Table(&input);
+    solve(&elements, from, &caps, args, talk, unfinished)
+}
+
+/// Where rates are from.
+#[derive(Clone, Copy)]
+pub(crate) enum Origin<'a> {
+    /// A table.
+    Table(&'a Input),
+    /// A project, of whose copies this is predicted, if its own plan for the present
+    /// budget is asked for.
+    Project(Option<Predicted>),
 }
 
 fn is_to_file(args: &args::Plan) -> bool {
@@ -55,11 +67,11 @@ fn is_to_file(args: &args::Plan) -> bool {
     out.is_some_and(|path| path != Path::new("-"))
 }
 
-/// Solves for the goal, writes the plan and says what it gives. Without `input`, the ids
-/// must be in `elements`, and the plan is written only where it was asked for.
+/// Solves for the goal, writes the plan and says what it gives. The ids of a project
+/// must be in `elements`, and its plan is written only where it was asked for.
 pub(crate) fn solve(
     elements: &RateTable,
-    input: Option<&Input>,
+    from: Origin<'_>,
     caps: &Caps,
     args: &args::Plan,
     talk: Talk,
@@ -74,6 +86,7 @@ pub(crate) fn solve(
         floor,
         order: args.order.into(),
         objective,
+        policy: args.policy.unwrap_or(PolicyName::Optimal),
     };
 
     let solving = talk.progress("solving", None);
@@ -81,17 +94,21 @@ pub(crate) fn solve(
     drop(solving);
     if args.curve {
         let as_json = args.json && !is_to_file(args);
-        return curve(&ask, &plan, args, as_json, talk, unfinished);
+        return curve(&ask, &plan, from, args, as_json, talk, unfinished);
     }
 
     let achieved = report(&plan, &candidates, ask.order);
     refuse_extremes(&plan, &achieved)?;
-    if input.is_none() && args.out.is_none() {
-        if !args.json {
-            print_budgets(&ask, &plan)?;
+    let input = match from {
+        Origin::Table(input) => Some(input),
+        Origin::Project(_) if args.out.is_none() => {
+            if !args.json {
+                print_budgets(&ask, &plan)?;
+            }
+            return summarize(&ask, &plan, &achieved, from, args, talk);
         }
-        return summarize(&ask, &plan, &achieved, args, talk);
-    }
+        Origin::Project(_) => None,
+    };
     write(
         input,
         elements,
@@ -101,7 +118,7 @@ pub(crate) fn solve(
         talk,
         unfinished,
     )?;
-    summarize(&ask, &plan, &achieved, args, talk)
+    summarize(&ask, &plan, &achieved, from, args, talk)
 }
 
 /// That the budget was met. It always is, but for numbers so far apart that the price
@@ -138,18 +155,19 @@ struct Ask<'a> {
     floor: Frequency,
     order: Order,
     objective: Objective,
+    policy: PolicyName,
 }
 
 impl Ask<'_> {
     /// The plan for the budget or the target.
     fn plan(&self, args: &args::Plan) -> Outcome<Plan> {
-        let policy = self.policy(args.policy);
+        let policy = self.rule_policy(self.policy);
         let target = match (
             args.goal.budget,
             args.goal.target_freshness,
             args.goal.target_age,
         ) {
-            (Some(budget), ..) => return self.spend(args.policy, budget),
+            (Some(budget), ..) => return self.spend(self.policy, budget),
             (_, Some(freshness), _) => Target::freshness(freshness, self.order)
                 .map_err(|error| Failure::input("bad --target-freshness").cause(error))?,
             (_, _, Some(age)) => Target::age(age, self.order),
@@ -179,10 +197,10 @@ impl Ask<'_> {
         let budget = Budget::per_day(per_day)
             .map_err(|error| Failure::input("bad --budget").cause(error))?
             .with_caps(self.caps.clone());
-        Ok(self.policy(policy).plan(self.candidates, &budget))
+        Ok(self.rule_policy(policy).plan(self.candidates, &budget))
     }
 
-    fn policy(&self, policy: PolicyName) -> RulePolicy {
+    fn rule_policy(&self, policy: PolicyName) -> RulePolicy {
         RulePolicy::new(policy.rule(self.objective)).with_floor(self.floor)
     }
 }
@@ -270,12 +288,31 @@ struct Summary {
     age_days: f64,
     content_staleness: f64,
     price: Option<f64>,
+    #[serde(flatten)]
+    own: Option<Own>,
+}
+
+/// What a program wants to know besides of a project's own plan. For the present budget
+/// freshness and age are those of now, as in `status`, with an interval; for another, and
+/// always here, what it gives in the long run.
+#[derive(Serialize)]
+struct Own {
+    predicted_low: Option<f64>,
+    predicted_high: Option<f64>,
+    long_run: LongRun,
+}
+
+#[derive(Serialize)]
+struct LongRun {
+    freshness: f64,
+    age_days: f64,
 }
 
 fn summarize(
     ask: &Ask<'_>,
     plan: &Plan,
     achieved: &Report,
+    from: Origin<'_>,
     args: &args::Plan,
     talk: Talk,
 ) -> Outcome<()> {
@@ -284,18 +321,32 @@ fn summarize(
         Objective::Age => ObjectiveName::Age,
         Objective::Content => ObjectiveName::Content,
     };
+    let long_run = LongRun {
+        freshness: achieved.freshness,
+        age_days: achieved.age.as_days(),
+    };
+    let predicted = match from {
+        Origin::Project(predicted) => predicted,
+        Origin::Table(_) => None,
+    };
+    let now = predicted.map(|predicted| predicted.freshness);
     let summary = Summary {
         n_elements: achieved.n_elements,
         n_unpolled: achieved.n_unpolled,
         budget_per_day: plan.budget_per_day(),
         used_per_day: achieved.used_per_day,
         objective: name_of(objective),
-        policy: name_of(args.policy),
+        policy: name_of(ask.policy),
         order: name_of(args.order),
-        freshness: achieved.freshness,
-        age_days: achieved.age.as_days(),
+        freshness: now.map_or(long_run.freshness, |now| now.share),
+        age_days: predicted.map_or(long_run.age_days, |predicted| predicted.age.as_days()),
         content_staleness: achieved.content_staleness,
         price: plan.price(),
+        own: matches!(from, Origin::Project(_)).then_some(Own {
+            predicted_low: now.map(|now| now.low),
+            predicted_high: now.map(|now| now.high),
+            long_run,
+        }),
     };
     if args.json {
         return print_json(&summary);
@@ -303,7 +354,7 @@ fn summarize(
     for line in summary.lines() {
         talk.say(line);
     }
-    if args.policy == PolicyName::Optimal && talk >= Talk::Normal && summary.freshness >= 0.0 {
+    if ask.policy == PolicyName::Optimal && talk >= Talk::Normal && summary.freshness >= 0.0 {
         let uniform = ask.spend(PolicyName::Uniform, summary.budget_per_day)?;
         let uniform = report(&uniform, ask.candidates, ask.order);
         talk.say(format!(
@@ -348,8 +399,28 @@ impl Summary {
             lines.push("  freshness and age   of nothing: no element has weight".to_owned());
             return lines;
         }
-        lines.push(format!("  predicted freshness {:.4}", self.freshness));
-        lines.push(format!("  predicted age       {}", days(self.age_days)));
+        let (freshness, age) = (self.freshness, days(self.age_days));
+        match &self.own {
+            Some(Own {
+                predicted_low: Some(low),
+                predicted_high: Some(high),
+                long_run,
+            }) => {
+                lines.push(format!(
+                    "  predicted freshness {freshness:.4} now ({low:.4} to {high:.4}), as in `status`"
+                ));
+                lines.push(format!("  predicted age       {age} now"));
+                lines.push(format!(
+                    "  in the long run     freshness {:.4}, age {}",
+                    long_run.freshness,
+                    days(long_run.age_days)
+                ));
+            }
+            _ => {
+                lines.push(format!("  predicted freshness {freshness:.4}"));
+                lines.push(format!("  predicted age       {age}"));
+            }
+        }
         if self.objective == "content" {
             let staleness = significant(self.content_staleness);
             lines.push(format!(
@@ -397,21 +468,20 @@ fn days(days: f64) -> String {
 fn print_budgets(ask: &Ask<'_>, plan: &Plan) -> Outcome<()> {
     let mut columns = Columns::new(&[
         ("budget/day", Side::Right),
-        ("predicted freshness", Side::Right),
-        ("predicted age", Side::Left),
+        ("freshness in the long run", Side::Right),
+        ("age in the long run", Side::Left),
         ("uniform would give", Side::Right),
     ]);
-    for factor in [0.25, 0.5, 1.0, 2.0, 4.0] {
-        let budget = plan.budget_per_day() * factor;
-        let best = ask.spend(PolicyName::Optimal, budget)?;
-        let best = report(&best, ask.candidates, ask.order);
-        let uniform = ask.spend(PolicyName::Uniform, budget)?;
-        let uniform = report(&uniform, ask.candidates, ask.order);
+    let budgets = FACTORS.map(|factor| plan.budget_per_day() * factor);
+    let policy = ask.rule_policy(PolicyName::Optimal);
+    let points = what_if(ask.candidates, policy, ask.order, budgets)
+        .map_err(|error| Failure::input("bad --budget").cause(error))?;
+    for point in points {
         columns.push(vec![
-            significant(budget),
-            format!("{:.4}", best.freshness),
-            days(best.age.as_days()),
-            format!("{:.4}", uniform.freshness),
+            significant(point.budget_per_day),
+            format!("{:.4}", point.freshness),
+            days(point.age_seconds / 86_400.0),
+            format!("{:.4}", point.uniform.freshness),
         ]);
     }
     columns.print()
@@ -424,6 +494,7 @@ const CURVE_STEPS: i32 = 8;
 fn curve(
     ask: &Ask<'_>,
     plan: &Plan,
+    from: Origin<'_>,
     args: &args::Plan,
     as_json: bool,
     talk: Talk,
@@ -481,7 +552,7 @@ fn curve(
     output.finish()?;
     if args.json {
         let achieved = report(plan, ask.candidates, ask.order);
-        return summarize(ask, plan, &achieved, args, talk);
+        return summarize(ask, plan, &achieved, from, args, talk);
     }
     Ok(())
 }

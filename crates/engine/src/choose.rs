@@ -1,15 +1,16 @@
-//! The policy that the settings name.
+//! The policy that the settings name, and the pace of their budget.
 
 use std::sync::Arc;
 
+use springtide_policy::agenda::{self, Pace};
 use springtide_policy::in_use::InUse;
 use springtide_policy::plan::Rule;
 use springtide_policy::sample::{Sampling, Settings as Sample};
 use springtide_policy::schedule::{Choice, Shadow, Terms};
-use springtide_policy::{Budget, Order};
+use springtide_policy::{Budget, Order, Time};
 
 use crate::Error;
-use crate::settings::{PolicyName, Settings};
+use crate::settings::{BudgetSettings, PolicyName, Settings};
 
 /// How polls are chosen, and on what terms.
 pub(crate) fn policy(settings: &Settings) -> Result<(Choice, Terms), Error> {
@@ -48,4 +49,17 @@ pub(crate) fn policy(settings: &Settings) -> Result<(Choice, Terms), Error> {
         ..Terms::new(Budget::per_day(settings.budget.per_day)?)
     };
     Ok((choice, terms))
+}
+
+/// The pace of a budget, as it was left according to what was remembered of it.
+pub(crate) fn pace(budget: &BudgetSettings, remembered: Option<&[u8]>, at: Time) -> Pace {
+    let burst = budget.burst.map(|burst| agenda::Burst {
+        n_polls: burst.n_polls,
+        span: burst.span,
+    });
+    let mut pace = Pace::new(budget.per_day, budget.window, burst, at);
+    if let Some(bytes) = remembered {
+        pace.recall(bytes, at);
+    }
+    pace
 }

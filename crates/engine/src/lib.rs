@@ -31,6 +31,7 @@ mod run;
 pub mod search;
 pub mod settings;
 pub mod source;
+pub mod view;
 
 pub use event::{Event, Polled};
 pub use fail_point::FAIL_POINTS;

@@ -47,6 +47,11 @@ impl Gamma {
         self.shape / self.per
     }
 
+    /// The chance that nothing changes for this many days: (b/(b+t))^a.
+    pub(crate) fn quiet(self, days: f64) -> f64 {
+        (-self.shape * (days / self.per).ln_1p()).exp()
+    }
+
     /// The rate below which the true one lies with this probability, strictly
     /// between 0 and 1.
     pub fn quantile(self, probability: f64) -> f64 {

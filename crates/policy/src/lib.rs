@@ -85,6 +85,7 @@ mod observation;
 mod order;
 mod parallel;
 pub mod plan;
+pub mod predict;
 pub mod query;
 mod rate;
 pub mod report;

@@ -83,9 +83,9 @@ pub(crate) struct Plan {
     /// What to keep low or high [default: freshness]
     #[arg(long, value_enum)]
     pub(crate) objective: Option<ObjectiveName>,
-    /// How to share the budget
-    #[arg(long, value_enum, default_value_t = PolicyName::Optimal)]
-    pub(crate) policy: PolicyName,
+    /// How to share the budget [default: optimal; of a project, as its policy does]
+    #[arg(long, value_enum)]
+    pub(crate) policy: Option<PolicyName>,
     /// How the polls of one element are spaced; changes what a plan gives, not the
     /// plan
     #[arg(long, value_enum, default_value_t = OrderName::Fixed)]
@@ -93,7 +93,8 @@ pub(crate) struct Plan {
     /// The most each group may get: columns `group` and `budget_per_day`
     #[arg(long, value_name = "FILE")]
     pub(crate) caps: Option<PathBuf>,
-    /// Poll no element less often, as in 12/year
+    /// Poll no element less often, as in 12/year [default of a project: once in
+    /// max_interval]
     #[arg(long, value_name = "N/year", value_parser = units::per_day)]
     pub(crate) floor: Option<f64>,
     /// Instead of a plan: what every policy would give, around the budget

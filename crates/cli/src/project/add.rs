@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use springtide_engine::settings::SourceSettings;
+use springtide_engine::view::kind_name;
 use springtide_store::{Fact, Memory, SourceKind, Writer};
 
 use super::import::name_after;
-use super::{Project, init, kind_name};
+use super::{Project, init};
 use crate::args::project::{Add, AddKind, per_day_text};
 use crate::config::edit::{Editor, NewSource};
 use crate::config::{self, Config, DEFAULT_BUDGET, address, path_for_file};

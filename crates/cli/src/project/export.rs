@@ -5,10 +5,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use springtide_engine::view::{ElementView, Elements, Outlook, Wanted};
 use springtide_store::{Copy, Kept, Moment, Reader, Source, State};
 
 use super::log::digest;
-use super::rows::{Enough, Row, Rows, Wanted};
 use super::{Project, source_named, sources};
 use crate::args::SettingFlags;
 use crate::args::project::{Export, ExportForm};
@@ -18,7 +18,6 @@ use crate::json::print_json;
 use crate::moment::{self, rfc3339};
 use crate::table::{Cells, Holds, Output, Texts, Unfinished, WholeFile, unwritable};
 use crate::talk::{Talk, count, plural};
-use crate::view::View;
 
 pub(crate) fn run(
     args: &Export,
@@ -111,20 +110,24 @@ struct Line<'a> {
 
 impl Exporter<'_> {
     /// Calls `each` with all that is wanted.
-    fn each(&self, each: &mut dyn FnMut(&Kept, &Row<'_>) -> Outcome<()>) -> Outcome<()> {
+    fn each(&self, each: &mut dyn FnMut(&Kept, &ElementView) -> Outcome<()>) -> Outcome<()> {
+        let refuse = |error| self.project.refuse(&error);
         let settings = &self.config.settings;
-        let view = View::new(self.store, settings, moment::now())
-            .map_err(|error| self.project.refuse(&error))?;
         let in_source = |source: &&Source| self.wanted.source.is_none_or(|id| id == source.id);
         let total = self.sources.iter().filter(in_source);
         let total = total.map(|source| source.totals.n_elements + source.totals.n_gone);
         let writing = self.talk.progress("writing", Some(total.sum()));
-        let mut rows = Rows::new(self.project, self.store, self.sources, view);
-        rows.each(self.wanted, &mut |kept, row| {
-            writing.advance(1);
-            each(kept, row)?;
-            Ok(Enough::No)
-        })
+        let mut outlook =
+            Outlook::read(self.store, settings, moment::now(), &mut || {}).map_err(refuse)?;
+        let mut elements =
+            Elements::new(self.store, &mut outlook, self.sources, self.wanted).map_err(refuse)?;
+        while let Some(page) = elements.next_page().map_err(refuse)? {
+            for (kept, element) in &page {
+                writing.advance(1);
+                each(kept, element)?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes copies into a folder; the manifest appears when all are there. Says how
@@ -146,7 +149,7 @@ impl Exporter<'_> {
                 n_missing += 1;
                 return Ok(());
             };
-            let file = file_name(kept, row.source, copy);
+            let file = file_name(kept, &row.source, copy);
             let path = folder.join(&file);
             if let Some(parent) = path.parent().filter(|parent| **parent != made) {
                 std::fs::create_dir_all(parent).map_err(|error| failed(parent, &error))?;
@@ -157,7 +160,7 @@ impl Exporter<'_> {
                 .map_err(|error| failed(&path, &error))?;
             n += 1;
             manifest.line(&Line {
-                locator: row.locator,
+                locator: &row.locator,
                 file: &file,
                 digest: digest(&copy.digest),
                 polled_at: row.polled_at,
@@ -230,14 +233,14 @@ impl Exporter<'_> {
 }
 
 /// The cells of a row; nothing where nothing is known.
-fn cells(row: &Row<'_>) -> [String; 17] {
+fn cells(row: &ElementView) -> [String; 17] {
     let number = |number: Option<f64>| number.map_or_else(String::new, |n| n.to_string());
     let when = |moment: Option<Moment>| moment.map_or_else(String::new, rfc3339);
     let error = row.error.as_ref();
     [
         row.id.to_string(),
-        row.source.to_owned(),
-        row.locator.to_owned(),
+        row.source.clone(),
+        row.locator.clone(),
         row.group.clone(),
         row.weight.to_string(),
         number(row.rate_per_day.map(|rate| rate.estimate)),

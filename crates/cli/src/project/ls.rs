@@ -1,20 +1,18 @@
 //! `springtide ls`: sources, or elements.
 
-use serde::Serialize;
+use springtide_engine::view::{ElementView, Elements, Outlook, SourceView, States, Wanted};
 use springtide_store::{Moment, Reader, Source, State};
 
-use super::rows::{Counts, Enough, ErrorRow, Row, Rows, Wanted};
-use super::{NOT_IN_STORE, Project, kind_name, source_named, sources};
+use super::{Project, source_named, sources};
 use crate::args::SettingFlags;
 use crate::args::project::{Ls, StateName};
 use crate::columns::{Columns, Side};
 use crate::config::Config;
 use crate::failure::Outcome;
-use crate::json::{Lines, print_json};
+use crate::json::Lines;
 use crate::moment::{self, relative};
 use crate::table::shorten;
 use crate::talk::{Talk, count};
-use crate::view::View;
 
 /// Elements in a table for a person.
 const DEFAULT_LIMIT: usize = 50;
@@ -31,53 +29,19 @@ pub(crate) fn run(args: &Ls, project: &Project, talk: Talk) -> Outcome<()> {
         let name = name.clone();
         sources.retain(|source| source.id == id && source.name == name);
     }
+    let sources: Vec<SourceView> = sources.iter().map(SourceView::new).collect();
     let n = args.limit.unwrap_or(usize::MAX);
     if args.json {
-        let rows: Vec<_> = sources.iter().take(n).map(SourceRow::new).collect();
-        return print_json(&rows);
+        let mut lines = Lines::new();
+        for source in sources.iter().take(n) {
+            lines.push(source)?;
+        }
+        return lines.finish();
     }
     list_sources(&sources, n, talk)
 }
 
-/// A source as programs see it.
-#[derive(Serialize)]
-struct SourceRow<'a> {
-    name: &'a str,
-    kind: &'static str,
-    url: &'a str,
-    n_elements: u64,
-    n_new: u64,
-    n_failing: u64,
-    n_blocked: u64,
-    n_gone: u64,
-    n_polls: u64,
-    n_changes: u64,
-    #[serde(serialize_with = "moment::serialize")]
-    added_at: Option<Moment>,
-    error: Option<ErrorRow<'a>>,
-}
-
-impl<'a> SourceRow<'a> {
-    fn new(source: &'a Source) -> Self {
-        let totals = source.totals;
-        Self {
-            name: &source.name,
-            kind: kind_name(source.kind),
-            url: &source.url,
-            n_elements: totals.n_elements,
-            n_new: totals.n_new,
-            n_failing: totals.n_failing,
-            n_blocked: totals.n_blocked,
-            n_gone: totals.n_gone,
-            n_polls: totals.n_polls,
-            n_changes: totals.n_changes,
-            added_at: (source.id != NOT_IN_STORE).then_some(source.added_at),
-            error: source.error.as_ref().map(ErrorRow::new),
-        }
-    }
-}
-
-fn list_sources(sources: &[Source], limit: usize, talk: Talk) -> Outcome<()> {
+fn list_sources(sources: &[SourceView], limit: usize, talk: Talk) -> Outcome<()> {
     if sources.is_empty() {
         talk.say("there are no sources; add one with `springtide add URL`");
         return Ok(());
@@ -95,18 +59,17 @@ fn list_sources(sources: &[Source], limit: usize, talk: Talk) -> Outcome<()> {
         ("url", Side::Long),
     ]);
     for source in sources.iter().take(limit) {
-        let totals = source.totals;
         let number = |n: u64| count(n as usize);
         columns.push(vec![
             source.name.clone(),
-            kind_name(source.kind).to_owned(),
-            number(totals.n_elements),
-            number(totals.n_new),
-            number(totals.n_failing),
-            number(totals.n_blocked),
-            number(totals.n_gone),
-            number(totals.n_polls),
-            number(totals.n_changes),
+            source.kind.to_owned(),
+            number(source.n_elements),
+            number(source.n_new),
+            number(source.n_failing),
+            number(source.n_blocked),
+            number(source.n_gone),
+            number(source.n_polls),
+            number(source.n_changes),
             source.url.clone(),
         ]);
     }
@@ -146,20 +109,22 @@ fn list_elements(
             StateName::Gone => State::Gone,
         }),
         listings: args.listings,
+        from: None,
     };
-    let view = View::new(store, &config.settings, now).map_err(|error| project.refuse(&error))?;
-    let mut rows = Rows::new(project, store, sources, view);
+    let refuse = |error| project.refuse(&error);
+    let mut outlook = Outlook::read(store, &config.settings, now, &mut || {}).map_err(refuse)?;
+    let mut elements = Elements::new(store, &mut outlook, sources, wanted).map_err(refuse)?;
     if args.json {
         let mut lines = Lines::new();
         let mut left = args.limit.unwrap_or(usize::MAX);
-        rows.each(wanted, &mut |_, row| {
-            if left == 0 {
-                return Ok(Enough::Yes);
+        while left > 0
+            && let Some(page) = elements.next_page().map_err(refuse)?
+        {
+            for (_, element) in page.iter().take(left) {
+                lines.push(element)?;
             }
-            left -= 1;
-            lines.push(row)?;
-            Ok(Enough::No)
-        })?;
+            left = left.saturating_sub(page.len());
+        }
         return lines.finish();
     }
 
@@ -177,28 +142,26 @@ fn list_elements(
     ]);
     let mut n_shown = 0;
     let mut has_more = false;
-    rows.each(wanted, &mut |_, row| {
-        if n_shown == limit {
-            has_more = true;
-            return Ok(Enough::Yes);
+    while !has_more && let Some(page) = elements.next_page().map_err(refuse)? {
+        for (_, element) in page.iter().take(limit - n_shown) {
+            columns.push(cells(element, now));
         }
-        n_shown += 1;
-        columns.push(cells(row, now));
-        Ok(Enough::No)
-    })?;
+        has_more = page.len() > limit - n_shown;
+        n_shown += page.len().min(limit - n_shown);
+    }
     if columns.is_empty() {
         talk.say("there are no such elements");
         return Ok(());
     }
     columns.print()?;
     if has_more {
-        let counts = match source {
-            Some(source) => Counts::of(std::iter::once(source)),
-            None => Counts::of(sources.iter()),
+        let states = match source {
+            Some(source) => States::of(std::iter::once(source)),
+            None => States::of(sources),
         };
         let total = match wanted.state {
-            Some(state) => counts.in_state(state),
-            None => counts.n_all(),
+            Some(state) => states.in_state(state),
+            None => states.all(),
         };
         let more = count((total as usize).saturating_sub(n_shown).max(1));
         talk.say(format!("and {more} more; --limit N shows more, --json all"));
@@ -206,23 +169,33 @@ fn list_elements(
     Ok(())
 }
 
-fn cells(row: &Row<'_>, now: Moment) -> Vec<String> {
-    let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    let when = |moment: Option<Moment>| or_none(moment.map(|moment| relative(moment, now)));
-    let why = match (&row.error, &row.reason) {
+/// The cells of an element: `?` where nothing is known yet, `-` where there is nothing
+/// to know.
+fn cells(element: &ElementView, now: Moment) -> Vec<String> {
+    let is_out = matches!(element.state, "gone" | "blocked");
+    let nothing = if is_out { "-" } else { "?" };
+    let number = |text: Option<String>| text.unwrap_or_else(|| nothing.to_owned());
+    let when = |moment: Option<Moment>| {
+        let text = moment.map(|moment| relative(moment, now));
+        text.unwrap_or_else(|| "-".to_owned())
+    };
+    let why = match (&element.error, &element.reason) {
         (Some(error), _) => format!("{}: {}", error.kind, error.message),
         (None, Some(reason)) => reason.to_string(),
         (None, None) => String::new(),
     };
+    let freshness = element
+        .freshness
+        .map(|share| format!("{:.0}%", share * 100.0));
     vec![
-        row.id.to_string(),
-        row.state.to_owned(),
-        when(row.polled_at),
-        when(row.due_at),
-        or_none(row.rate_per_day.map(|rate| per_day(rate.estimate))),
-        or_none(row.frequency_per_day.map(per_day)),
-        or_none(row.freshness.map(|share| format!("{:.0}%", share * 100.0))),
-        row.locator.to_owned(),
+        element.id.to_string(),
+        element.state.to_owned(),
+        when(element.polled_at),
+        when(element.due_at),
+        number(element.rate_per_day.map(|rate| per_day(rate.estimate))),
+        number(element.frequency_per_day.map(per_day)),
+        number(freshness),
+        element.locator.clone(),
         shorten(&why),
     ]
 }

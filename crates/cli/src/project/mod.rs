@@ -11,17 +11,14 @@ pub(crate) mod log;
 pub(crate) mod ls;
 pub(crate) mod plan;
 pub(crate) mod rm;
-pub(crate) mod rows;
 pub(crate) mod run;
 pub(crate) mod status;
 
 use std::path::{Path, PathBuf};
 
 use springtide_engine::register::{self, Registered, Step};
-use springtide_store::{
-    Bodies, ElementId, Error, Kept, Memory, Reader, Source, SourceId, SourceKind, Sqlite, Totals,
-    Writer,
-};
+use springtide_engine::view;
+use springtide_store::{Bodies, ElementId, Error, Kept, Memory, Reader, Source, Sqlite, Writer};
 
 use crate::args::SettingFlags;
 use crate::config::{self, Config, FILE};
@@ -208,26 +205,8 @@ pub(crate) fn sources(
     store: &dyn Reader,
     config: &Config,
 ) -> Outcome<Vec<Source>> {
-    let mut sources = store.sources().map_err(|error| project.refuse(&error))?;
-    for wanted in &config.settings.sources {
-        if sources.iter().all(|source| source.name != wanted.name) {
-            let place = wanted.file.as_ref().map(|path| path.display().to_string());
-            sources.push(Source {
-                id: NOT_IN_STORE,
-                name: wanted.name.clone(),
-                kind: wanted.kind,
-                url: place.unwrap_or_else(|| wanted.url.clone()),
-                added_at: moment::now(),
-                totals: Totals::default(),
-                error: None,
-            });
-        }
-    }
-    Ok(sources)
+    view::sources(store, &config.settings, moment::now()).map_err(|error| project.refuse(&error))
 }
-
-/// Stands for the number that a source will have.
-pub(crate) const NOT_IN_STORE: SourceId = SourceId(u32::MAX);
 
 /// The source of this name, which must be there.
 pub(crate) fn source_named<'a>(sources: &'a [Source], name: &str) -> Outcome<&'a Source> {
@@ -272,17 +251,5 @@ pub(crate) fn element_named(project: &Project, store: &dyn Reader, text: &str) -
                     .hint("name it by its number"),
             )
         }
-    }
-}
-
-/// What a kind is called.
-pub(crate) fn kind_name(kind: SourceKind) -> &'static str {
-    match kind {
-        SourceKind::Page => "page",
-        SourceKind::List => "list",
-        SourceKind::Sitemap => "sitemap",
-        SourceKind::Site => "site",
-        SourceKind::Search => "search",
-        SourceKind::Feed => "feed",
     }
 }

@@ -39,7 +39,7 @@ pub(crate) fn run(
     editor.write(&project.folder, unfinished)?;
     let facts: Vec<Fact> = known
         .iter()
-        .filter(|source| source.id != super::NOT_IN_STORE)
+        .filter(|source| source.id != springtide_engine::view::NOT_IN_STORE)
         .map(|source| Fact::SourceRemoved(source.id))
         .collect();
     let removing = talk.progress("removing", None);

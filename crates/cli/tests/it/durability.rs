@@ -153,10 +153,10 @@ fn a_run_killed_in_the_middle_of_a_listing_loses_none_of_it() {
     .unwrap();
     for n in 1..12 {
         let place = place(&origin);
-        let mut command = place.command("run --quiet --for 2s");
+        let mut command = place.command("run --quiet --for 1m");
         command.env("SPRINGTIDE_FAIL_POINT", format!("after-commit:{n}"));
         assert!(command.status().unwrap().code().is_none(), "{n}");
-        place.run("run --quiet --for 2s").ok();
+        place.run("run --quiet --max-polls 2 --for 1m").ok();
         let store = Sqlite::read_only(place.path(".springtide")).unwrap();
         let totals = store.sources().unwrap()[0].totals;
         assert_eq!(totals.n_elements, N_PAGES as u64, "killed at {n}");

@@ -50,12 +50,18 @@ fn from_a_sitemap_to_a_copy_its_changes_and_a_diff() {
     for row in &rows {
         assert_eq!(row["state"], "ok");
         assert_eq!(row["n_polls"], 1);
-        assert!(row["rate_per_day"]["estimate"].as_f64().unwrap() > 0.0);
-        assert!(row["rate_per_day"]["low"].as_f64() < row["rate_per_day"]["high"].as_f64());
+        // The first poll only brings the copy.
+        assert_eq!(row["rate_per_day"], Value::Null);
+        assert_eq!(row["frequency_per_day"], Value::Null);
         assert!(row["polled_at"].as_str().unwrap().ends_with('Z'));
         assert!(row["due_at"].as_str().unwrap() > row["polled_at"].as_str().unwrap());
-        assert!(!row["reason"].as_str().unwrap().is_empty());
+        assert!(row["reason"].as_str().unwrap().contains("not known yet"));
     }
+    let status = json(&place.run("status --json").ok());
+    assert_eq!(status["freshness"]["predicted"], Value::Null);
+    place.run("plan").failed(2, &["nothing to plan"]);
+    let table = place.run("ls --elements").ok().stdout;
+    assert!(table.contains("   ?  "), "{table}");
 
     let page = origin.url(&origin.site().path(3));
     origin.site().change(3);
@@ -116,8 +122,20 @@ fn from_a_sitemap_to_a_copy_its_changes_and_a_diff() {
     );
     assert!(status["oldest_poll_age_seconds"].as_f64().is_some());
     assert!(status["sources"][0]["next_poll_at"].is_string());
+    let rows = lines(&place.run("ls --elements --json").ok());
+    let known: Vec<&Value> = rows.iter().filter(|row| row["n_polls"] == 2).collect();
+    assert_eq!(known.len(), 1);
+    let rate = &known[0]["rate_per_day"];
+    assert!(rate["low"].as_f64() < rate["estimate"].as_f64(), "{rate}");
+    assert!(rate["estimate"].as_f64() < rate["high"].as_f64(), "{rate}");
+    let frequency = known[0]["frequency_per_day"].as_f64().unwrap();
+    assert!((frequency / 1e7 - 1.0).abs() < 1e-9, "{frequency}");
     let plan = json(&place.run("plan --json").ok());
-    assert_eq!(plan["n_elements"], 20);
+    assert_eq!(plan["n_elements"], 1);
+    // They were asked one after the other, so what is predicted of now has moved a little.
+    let (status, plan) = (&status["freshness"]["predicted"], &plan["freshness"]);
+    let apart = status.as_f64().unwrap() - plan.as_f64().unwrap();
+    assert!((0.0..0.05).contains(&apart), "{status} {plan}");
     assert_eq!(json(&place.run("doctor --json").ok())["sound"], true);
 }
 

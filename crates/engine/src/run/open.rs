@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
-use springtide_policy::agenda::{self, Agenda, FirstPolls, Pace, ROBOTS_HOLD, Scope};
+use springtide_policy::agenda::{self, Agenda, FirstPolls, ROBOTS_HOLD, Scope};
 use springtide_policy::estimate::DateTrust;
 use springtide_policy::schedule::Scheduler;
 use springtide_policy::{Elements, GroupId, Groups, Present, Span, Time};
@@ -308,14 +308,8 @@ fn agenda_of(
         }
     }
     let budget = &settings.budget;
-    let burst = budget.burst.map(|burst| agenda::Burst {
-        n_polls: burst.n_polls,
-        span: burst.span,
-    });
-    let mut pace = Pace::new(budget.per_day, budget.window, burst, at);
-    if let Some(bytes) = store.memory(MemoryOf::Pace(Partition::WHOLE))? {
-        pace.recall(&bytes, at);
-    }
+    let remembered = store.memory(MemoryOf::Pace(Partition::WHOLE))?;
+    let pace = choose::pace(budget, remembered.as_deref(), at);
     let (choice, terms) = choose::policy(settings)?;
     let nobody = Elements::new();
     let mut scheduler = Scheduler::new(choice, terms, groups, Present::all(&nobody), at, rng);

@@ -18,5 +18,6 @@ mod run;
 mod same;
 mod search;
 mod search_server;
+mod view;
 mod wire;
 mod world;

@@ -295,6 +295,9 @@ impl Agenda {
 
     /// So many more elements of an outermost group have never been polled.
     pub fn add_new(&mut self, group: Option<GroupId>, n: u64, now: Time) {
+        // The first pass must hear of the group's next change, so it has to know all
+        // changes before.
+        self.tell_bidders(now);
         let is_open = group.is_none_or(|group| self.gate.free_at(group) <= now);
         self.first_pass.add(group, n, is_open);
     }
@@ -1047,5 +1050,27 @@ mod tests {
         let n = |id: &str| polls.matches(id).count();
         assert_eq!((n(":0"), n(":2")), (0, 0), "{polls}");
         assert!(n(":1") + n(":3") >= 3, "{polls}");
+    }
+
+    /// A run that starts within a gap of the last one's final request.
+    #[test]
+    fn new_elements_of_a_group_that_was_just_asked_get_their_turn() {
+        let mut agenda = agenda(planned(Rule::Uniform, &[]), 1.0, 0);
+        let mut rng = Pcg64::seed_from_u64(1);
+        let group = GroupId::new(0).unwrap();
+        let (now, gap) = (Time(10.0), Span(1.0));
+        agenda.settings.first_pass = FirstPolls::Free;
+        agenda.gate_mut().set_limit(group, gap, 1);
+        let asked = LimitMemory {
+            requested_at: Some(now),
+            not_before: None,
+            pause: None,
+            n_failures: 0,
+        };
+        agenda.gate_mut().recall(group, asked, now);
+        agenda.add_new(Some(group), 2, now);
+        // Nobody looks before the gap is over.
+        let request = agenda.next(now + gap + gap, &mut rng);
+        assert!(matches!(request, Some(Request::New { .. })), "{request:?}");
     }
 }

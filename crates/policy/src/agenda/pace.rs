@@ -96,6 +96,27 @@ impl Pace {
         }
     }
 
+    /// When polls that are due at some times, in rising order, can be made if they are
+    /// made one after the other and have this share of the budget: not before they are
+    /// due, and evenly where more are due than the budget allows. A burst is not counted
+    /// on, but kept to.
+    pub fn put_off(&self, due: &mut [Time], share: f64, now: Time) {
+        let per_day = match &self.burst {
+            Some(Recent { burst, .. }) => self.per_day.min(f64::from(burst.n_polls) / burst.span.0),
+            None => self.per_day,
+        };
+        let gap = 1.0 / (per_day * share);
+        let mut free = shown(self.window, self.next_at(now));
+        for due in due {
+            let at = shown(self.window, *due).max(free);
+            *due = match self.window {
+                Some(window) if at.is_finite() => Time(window.expand(at).max(due.0)),
+                _ => Time(at),
+            };
+            free = at + gap;
+        }
+    }
+
     /// A poll of this cost is begun.
     pub fn spend(&mut self, cost: f64, now: Time) {
         let saved = self.saved_days + self.saved_polls / self.per_day;
@@ -361,6 +382,41 @@ mod tests {
         assert!(most_within(&polls, 0.1) <= 5);
         assert!(polls.len() as f64 <= 1.0 + 48.0 * 3.0, "{}", polls.len());
         assert!(polls.len() as f64 >= 48.0 * 2.6, "{}", polls.len());
+    }
+
+    #[test]
+    fn what_is_due_at_once_is_put_off_until_the_budget_allows_it() {
+        let check = |pace: Pace, due: &[f64], expected: &[f64]| {
+            let mut times: Vec<Time> = due.iter().copied().map(Time).collect();
+            pace.put_off(&mut times, 0.5, Time(1.0));
+            for (time, expected) in times.iter().zip(expected) {
+                assert!((time.0 - expected).abs() < 1e-9, "{times:?}");
+            }
+        };
+        let pace = Pace::new(20.0, None, None, Time(1.0));
+        check(
+            pace,
+            &[0.5, 1.0, 1.05, 1.5, 1.51],
+            &[1.0, 1.1, 1.2, 1.5, 1.6],
+        );
+        // Six hours hold a day's polls, and nothing is due outside them.
+        let window = Window::from_hours(0.0, 6.0).unwrap();
+        let pace = Pace::new(20.0, Some(window), None, Time(1.0));
+        check(
+            pace,
+            &[0.5, 1.0, 1.2, 1.5, 2.5],
+            &[1.0, 1.025, 1.2, 2.0, 3.0],
+        );
+        let burst = Burst {
+            n_polls: 1,
+            span: Span(0.25),
+        };
+        let pace = Pace::new(20.0, None, Some(burst), Time(1.0));
+        check(pace, &[1.0, 1.0], &[1.0, 1.5]);
+        let pace = Pace::new(0.0, None, None, Time(1.0));
+        let mut times = [Time(1.0), Time(1.0)];
+        pace.put_off(&mut times, 1.0, Time(1.0));
+        assert_eq!(times[1], Time::NEVER);
     }
 
     #[test]

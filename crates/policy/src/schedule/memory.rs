@@ -1,7 +1,7 @@
 //! What a scheduler remembers, as bytes: kept with every poll, handed back when it
 //! starts again, and read by those who only want to know.
 
-use super::learned::HALF_LIFE;
+use super::learned::{HALF_LIFE, NodeMemory};
 use crate::numeric::fading;
 use crate::{Element, ElementId, Gamma, Span, Time};
 
@@ -116,16 +116,55 @@ pub(crate) fn numbers_from_slice(bytes: &[u8]) -> Option<Vec<f64>> {
     numbers.collect()
 }
 
+/// What is usual in a group at some time, read from what a scheduler remembers of it:
+/// what is believed of an element there before it was polled.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Usual {
+    prior: Gamma,
+    /// What the group's clock shows now.
+    shows: f64,
+    now: Time,
+}
+
+impl Usual {
+    /// What is usual in the last of some groups, each inside the one before it, the
+    /// first of them outermost; without any, among all elements. `all` is what is
+    /// remembered of all elements together. `None` if what there is makes no sense.
+    pub fn new(all: Option<&[u8]>, path: &[&[u8]], now: Time) -> Option<Self> {
+        let mut usual = all.and_then(NodeMemory::from_all);
+        let mut shows = now.0;
+        for group in path {
+            let node = NodeMemory::from_bytes(group)?;
+            shows = node.shows_at(shows);
+            usual = Some(node);
+        }
+        Some(Self {
+            prior: usual?.prior(),
+            shows,
+            now,
+        })
+    }
+}
+
 /// What is known of an element, read from what a scheduler remembers: for whoever
 /// wants to tell, beside a scheduler or without one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Recollection {
     /// What is believed of its rate.
     pub belief: Gamma,
+    /// What was believed of it before it was polled: what is usual in its group.
+    pub prior: Gamma,
+    /// How long ago its last poll was on the clock of its group, which the belief is
+    /// in.
+    pub elapsed: Span,
+    /// How many days of time a day of that clock was, since that poll.
+    pub pace: f64,
     /// How long after its last poll it is due.
     pub due_in: Span,
     /// Why then.
     pub reason: Reason,
+    /// Whether any poll has shown whether it changes: the first only brings the copy.
+    pub is_known: bool,
 }
 
 /// Why an element is due when it is.
@@ -144,21 +183,17 @@ pub enum Reason {
 }
 
 impl Recollection {
-    /// What is remembered of an element polled at some time, and of the group that
-    /// [`depth`](Self::depth) says; `None` if nothing is.
-    pub fn new(
-        element: &ElementMemory,
-        group: Option<&[u8]>,
-        polled_at: Time,
-        now: Time,
-    ) -> Option<Self> {
+    /// What is remembered of an element polled at some time, of what is usual in the
+    /// group that [`depth`](Self::depth) says; `None` if nothing is.
+    pub fn new(element: &ElementMemory, usual: &Usual, polled_at: Time) -> Option<Self> {
         let remembered = Remembered::from_bytes(element)?;
-        let node = group.and_then(super::learned::NodeMemory::from_bytes);
-        let (shape, rate) = node.map_or((1.0, 1.0), |node| (node.shape, node.rate));
-        let kept = fading(now.since(polled_at).0 * (std::f64::consts::LN_2 / HALF_LIFE));
+        let Usual { prior, shows, now } = *usual;
+        let passed = now.since(polled_at).0;
+        let elapsed = (shows - (polled_at.0 + f64::from(remembered.ahead))).max(0.0);
+        let kept = fading(passed * (std::f64::consts::LN_2 / HALF_LIFE));
         let belief = Gamma {
-            shape: shape + f64::from(remembered.changes) * kept,
-            per: shape / rate + f64::from(remembered.days) * kept,
+            shape: prior.shape + f64::from(remembered.changes) * kept,
+            per: prior.per + f64::from(remembered.days) * kept,
         };
         let reason = if remembered.wait == f32::INFINITY && remembered.due_in == f32::INFINITY {
             Reason::Watched
@@ -173,8 +208,12 @@ impl Recollection {
         };
         Some(Self {
             belief,
+            prior,
+            elapsed: Span(elapsed),
+            pace: if elapsed > 0.0 { passed / elapsed } else { 1.0 },
             due_in: Span(f64::from(remembered.due_in).max(0.0)),
             reason,
+            is_known: remembered.changes > 0.0 || remembered.days > 0.0,
         })
     }
 
@@ -191,31 +230,30 @@ impl Recollection {
         super::learned::price_in(all).filter(|&price| price > 0.0)
     }
 
-    /// How likely a copy is fresh this long after its last poll.
+    /// How likely its copy is fresh.
     ///
     /// ```text
     /// S(t) = (b/(b+t))^a
     /// ```
-    pub fn freshness(&self, elapsed: Span) -> f64 {
-        let Gamma { shape, per } = self.belief;
-        (-shape * (elapsed.0 / per).ln_1p()).exp()
+    pub fn freshness(&self) -> f64 {
+        self.belief.quiet(self.elapsed.0)
     }
 
-    /// The age to expect of a copy this long after its last poll.
+    /// The age to expect of its copy.
     ///
     /// ```text
     /// A(t) = t − ∫₀ᵗ S,   ∫₀ᵗ S = b((1 + t/b)^(1−a) − 1)/(1 − a)
     /// ```
-    pub fn age(&self, elapsed: Span) -> Span {
+    pub fn age(&self) -> Span {
         let Gamma { shape, per } = self.belief;
-        let length = (elapsed.0 / per).ln_1p();
+        let length = (self.elapsed.0 / per).ln_1p();
         let power = 1.0 - shape;
         let fresh = if power.abs() < 1e-9 {
             per * length
         } else {
             per * (power * length).exp_m1() / power
         };
-        Span((elapsed.0 - fresh).max(0.0))
+        Span((self.elapsed.0 - fresh).max(0.0) * self.pace)
     }
 }
 
@@ -262,19 +300,23 @@ mod tests {
     #[test]
     fn freshness_falls_and_age_rises_as_their_integrals_say() {
         for (shape, per) in [(0.6, 3.0), (1.0, 10.0), (20.0, 5.0)] {
-            let told = Recollection {
+            let told = |elapsed| Recollection {
                 belief: Gamma::new(shape, per).unwrap(),
+                prior: Gamma::new(shape, per).unwrap(),
+                elapsed: Span(elapsed),
+                pace: 1.0,
                 due_in: Span(1.0),
                 reason: Reason::Worth,
+                is_known: true,
             };
             // A(t) = ∫ 1 − S, by the midpoint rule.
             let (until, n) = (7.0, 20_000);
             let step = until / f64::from(n);
             let age: f64 = (0..n)
-                .map(|i| 1.0 - told.freshness(Span((f64::from(i) + 0.5) * step)))
+                .map(|i| 1.0 - told((f64::from(i) + 0.5) * step).freshness())
                 .sum::<f64>()
                 * step;
-            assert!((told.age(Span(until)).0 - age).abs() < 1e-6);
+            assert!((told(until).age().0 - age).abs() < 1e-6);
         }
     }
 }

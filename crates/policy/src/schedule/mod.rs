@@ -41,7 +41,7 @@ pub use custom::{Custom, CustomPolicy, Past, StartingPoint};
 use doors::Doors;
 pub use due::DueTimes;
 use learned::Learned;
-pub use memory::{ElementMemory, Reason, Recollection};
+pub use memory::{ElementMemory, Reason, Recollection, Usual};
 use memory::{Recalled, Remembered, numbers_from_bytes, numbers_to_bytes};
 use paced::{Habits, Paced, Queue, due_after};
 use planned::Planned;

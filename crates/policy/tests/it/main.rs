@@ -2,6 +2,7 @@
 
 mod brute;
 mod papers;
+mod predicted;
 mod properties;
 mod query;
 mod sample;

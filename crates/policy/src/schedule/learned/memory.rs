@@ -6,7 +6,7 @@ use super::likeness::Likeness;
 use super::tree::{Node, NodeId, ROOT};
 use super::{Learned, Member, NO_NODE};
 use crate::hint::Hearsay;
-use crate::{ElementId, GroupId, Groups, Time};
+use crate::{ElementId, Gamma, GroupId, Groups, Time};
 
 impl Learned {
     /// What is remembered of an element that is waiting.
@@ -190,10 +190,10 @@ pub(in super::super) struct NodeMemory {
     clock: [f64; Clock::N],
     changes: f64,
     days: f64,
-    pub(in super::super) rate: f64,
+    rate: f64,
     hearsay: [f64; Hearsay::N],
     likeness: Likeness,
-    pub(in super::super) shape: f64,
+    shape: f64,
 }
 
 impl NodeMemory {
@@ -266,10 +266,31 @@ impl NodeMemory {
     pub(in super::super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         Self::from_numbers(&numbers_from_slice(bytes)?)
     }
+
+    /// What is usual among all elements, in what is remembered of them together.
+    pub(in super::super) fn from_all(all: &[u8]) -> Option<Self> {
+        let all = all.get(..Learned::remembered_of_all(all))?;
+        AllMemory::from_bytes(all).map(|all| all.root)
+    }
+
+    /// What is believed of an element there before it was polled.
+    pub(in super::super) fn prior(&self) -> Gamma {
+        Gamma {
+            shape: self.shape,
+            per: self.shape / self.rate,
+        }
+    }
+
+    /// What its clock shows when the clock around it shows `outer`, if nothing more is
+    /// seen.
+    pub(in super::super) fn shows_at(&self, outer: f64) -> f64 {
+        Clock::from_numbers(self.clock).shows_at(outer)
+    }
 }
 
 /// The price, in what is remembered of all elements together.
 pub(in super::super) fn price_in(all: &[u8]) -> Option<f64> {
+    let all = all.get(..Learned::remembered_of_all(all))?;
     AllMemory::from_bytes(all).map(|all| all.price)
 }
 

@@ -1,0 +1,197 @@
+//! What `status`, `ls`, `plan` and a server show of a project, computed once, here.
+//!
+//! Everything is read from a store, beside a run or without one, and nothing is written,
+//! asked or decided. What comes out are plain structs whose JSON is what programs rely on;
+//! whoever shows them adds nothing up.
+//!
+//! - [`status()`] tells how fresh the copies are, measured and predicted;
+//! - [`SourceView`] is a line of `ls`, and [`Elements`] go through those of
+//!   `ls --elements`;
+//! - an [`Outlook`] holds the plan for the present budget and the queue of due times, which
+//!   an [`ElementView`] gets its frequency and its due time from; [`plan()`] tells what a
+//!   budget buys.
+//!
+//! Numbers that several of these show are made by one function each, so they agree to the
+//! digit. Before a second poll has shown whether an element changes, nothing is known of
+//! its rate, and nothing is said.
+
+mod beliefs;
+mod elements;
+mod outlook;
+mod plan;
+mod status;
+mod words;
+
+use serde::Serialize;
+use springtide_store::{Error, Failure, Moment, Reader, Source, SourceId, State, Totals};
+
+pub use elements::{ElementView, Elements, RatePerDay, Wanted};
+pub use outlook::{KnownElements, Outlook, floor, present_policy};
+pub use plan::{FACTORS, PlanView, Reached, WhatIf, plan, what_if};
+pub use status::{
+    Age, BudgetUse, ErrorCount, Freshness, Predicted, SourceStatus, Status, predicted,
+    round_beyond_max_interval, status,
+};
+pub use words::{brief, kind_name, rfc3339, seconds_between, serialize_moment, state_name};
+
+use crate::settings::Settings;
+
+/// A source, as `ls --json` shows it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SourceView {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: &'static str,
+    /// Where it is.
+    pub url: String,
+    /// Elements that are there: not gone.
+    pub n_elements: u64,
+    /// Those of them that were never polled.
+    pub n_new: u64,
+    /// Those whose last poll failed.
+    pub n_failing: u64,
+    /// Those that we are asked to keep away from.
+    pub n_blocked: u64,
+    /// Elements that are gone.
+    pub n_gone: u64,
+    /// Polls, whatever came of them.
+    pub n_polls: u64,
+    /// Changes found.
+    pub n_changes: u64,
+    /// When it was added; nothing if it is only in the settings so far.
+    #[serde(serialize_with = "serialize_moment")]
+    pub added_at: Option<Moment>,
+    /// What is wrong with it, if anything.
+    pub error: Option<ErrorView>,
+}
+
+impl SourceView {
+    /// The source as it is shown.
+    pub fn new(source: &Source) -> Self {
+        let totals = source.totals;
+        Self {
+            name: source.name.clone(),
+            kind: kind_name(source.kind),
+            url: source.url.clone(),
+            n_elements: totals.n_elements,
+            n_new: totals.n_new,
+            n_failing: totals.n_failing,
+            n_blocked: totals.n_blocked,
+            n_gone: totals.n_gone,
+            n_polls: totals.n_polls,
+            n_changes: totals.n_changes,
+            added_at: (source.id != NOT_IN_STORE).then_some(source.added_at),
+            error: source.error.as_ref().map(ErrorView::new),
+        }
+    }
+}
+
+/// What went wrong.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ErrorView {
+    /// In one word.
+    pub kind: String,
+    /// In a sentence.
+    pub message: String,
+    /// When.
+    #[serde(serialize_with = "serialize_moment")]
+    pub at: Option<Moment>,
+}
+
+impl ErrorView {
+    /// The failure as it is shown.
+    pub fn new(failure: &Failure) -> Self {
+        Self {
+            kind: failure.kind.name().to_owned(),
+            message: failure.message.clone(),
+            at: Some(failure.at),
+        }
+    }
+}
+
+/// How many elements are in which state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct States {
+    /// Never polled.
+    pub new: u64,
+    /// The last poll was answered.
+    pub ok: u64,
+    /// The last poll failed.
+    pub failing: u64,
+    /// We are asked to keep away.
+    pub blocked: u64,
+    /// No longer there.
+    pub gone: u64,
+}
+
+impl From<Totals> for States {
+    fn from(totals: Totals) -> Self {
+        let rest = totals.n_new + totals.n_failing + totals.n_blocked;
+        Self {
+            new: totals.n_new,
+            ok: totals.n_elements.saturating_sub(rest),
+            failing: totals.n_failing,
+            blocked: totals.n_blocked,
+            gone: totals.n_gone,
+        }
+    }
+}
+
+impl States {
+    /// Of all elements of some sources.
+    pub fn of<'a>(sources: impl IntoIterator<Item = &'a Source>) -> Self {
+        let mut all = Self::default();
+        for states in sources.into_iter().map(|source| Self::from(source.totals)) {
+            all.new += states.new;
+            all.ok += states.ok;
+            all.failing += states.failing;
+            all.blocked += states.blocked;
+            all.gone += states.gone;
+        }
+        all
+    }
+
+    /// How many are in a state.
+    pub fn in_state(&self, state: State) -> u64 {
+        match state {
+            State::New => self.new,
+            State::Ok => self.ok,
+            State::Failing => self.failing,
+            State::Blocked => self.blocked,
+            State::Gone => self.gone,
+        }
+    }
+
+    /// How many there are.
+    pub fn all(&self) -> u64 {
+        self.new + self.ok + self.failing + self.blocked + self.gone
+    }
+}
+
+/// Stands for the number that a source will have.
+pub const NOT_IN_STORE: SourceId = SourceId(u32::MAX);
+
+/// The sources of a project: those of the store, and those that are only in the settings
+/// so far.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn sources(store: &dyn Reader, settings: &Settings, now: Moment) -> Result<Vec<Source>, Error> {
+    let mut sources = store.sources()?;
+    for wanted in &settings.sources {
+        if sources.iter().all(|source| source.name != wanted.name) {
+            let place = wanted.file.as_ref().map(|path| path.display().to_string());
+            sources.push(Source {
+                id: NOT_IN_STORE,
+                name: wanted.name.clone(),
+                kind: wanted.kind,
+                url: place.unwrap_or_else(|| wanted.url.clone()),
+                added_at: now,
+                totals: Totals::default(),
+                error: None,
+            });
+        }
+    }
+    Ok(sources)
+}

@@ -1,0 +1,265 @@
+//! What is to come: how often each element is polled at the present budget, and when
+//! next.
+
+use std::collections::HashSet;
+
+use springtide_policy::agenda::Pace;
+use springtide_policy::plan::{Candidates, Plan, Policy, Rule, RulePolicy};
+use springtide_policy::{Budget, Cost, Frequency, Rate, Time, Weight};
+use springtide_store::{ElementId, Error, Kept, MemoryOf, Moment, Partition, Reader, Role, State};
+
+use super::beliefs::{Beliefs, Held, Seen};
+use crate::settings::{PolicyName, Settings};
+use crate::{choose, clock};
+
+/// What is to come of all elements: the plan for the present budget, and the queue of
+/// due times. It takes a look at each element, so it is made once and asked for many.
+pub struct Outlook {
+    now: Moment,
+    pub(super) beliefs: Beliefs,
+    known: KnownElements,
+    plan: Option<Plan>,
+    due: DueTimes,
+}
+
+/// The elements whose rates are known, in columns, and how many are left out.
+#[derive(Debug, Default)]
+pub struct KnownElements {
+    /// Their numbers.
+    pub ids: Vec<ElementId>,
+    /// How often each changes: the mean of what is believed.
+    pub rates: Vec<Rate>,
+    /// How much each matters.
+    pub weights: Vec<Weight>,
+    /// Elements that are not gone, of whose rate nothing is known yet, or that are not
+    /// polled.
+    pub n_unknown: u64,
+    /// Rows of search sources: they come many to a request, so a plan of polls says
+    /// nothing of them.
+    pub n_rows: u64,
+    /// Entries of feeds, which come many to a request too.
+    pub n_entries: u64,
+}
+
+impl KnownElements {
+    /// The same as a plan wants them.
+    ///
+    /// # Errors
+    /// If there are more than a 32-bit number can count.
+    pub fn candidates(&self) -> Result<Candidates<'_>, springtide_policy::Error> {
+        Candidates::new(&self.rates)?.with_weights(&self.weights)
+    }
+}
+
+impl Outlook {
+    /// Looks at all elements, telling `seen` of each.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn read(
+        store: &dyn Reader,
+        settings: &Settings,
+        now: Moment,
+        seen: &mut dyn FnMut(),
+    ) -> Result<Self, Error> {
+        let mut beliefs = Beliefs::new(store, settings, now)?;
+        let mut groups = HashSet::new();
+        store.scan(1, &mut |_, brief| {
+            seen();
+            if brief.history.synced_at.is_some() {
+                groups.insert(brief.group);
+            }
+        })?;
+        beliefs.prepare(store, groups)?;
+        let mut known = KnownElements::default();
+        let mut due = Vec::new();
+        store.scan(1, &mut |id, brief| {
+            let held = beliefs.of(Seen::from(brief));
+            due.extend(held.and_then(|held| Some((held.due?, id))));
+            if brief.role == Role::Listing || brief.state == State::Gone {
+                return;
+            }
+            if brief.role == Role::Entry {
+                known.n_entries += 1;
+                return;
+            }
+            if beliefs.is_search(brief.source) {
+                known.n_rows += 1;
+                return;
+            }
+            match held.and_then(rate) {
+                Some(rate) => {
+                    known.ids.push(id);
+                    known.rates.push(rate);
+                    known.weights.push(weight(brief.weight));
+                }
+                None => known.n_unknown += 1,
+            }
+        })?;
+        let budget = Budget::per_day(settings.budget.per_day).ok();
+        let plan = match (present_policy(settings), budget, known.candidates()) {
+            (Some(policy), Some(budget), Ok(candidates)) if !candidates.is_empty() => {
+                Some(policy.plan(&candidates, &budget))
+            }
+            _ => None,
+        };
+        Ok(Self {
+            now,
+            beliefs,
+            known,
+            plan,
+            due: DueTimes::new(due, 1.0, &pace(store, settings, now)?, settings, now),
+        })
+    }
+
+    /// The elements whose rates are known.
+    pub fn known(&self) -> &KnownElements {
+        &self.known
+    }
+
+    /// The same, for those who need nothing else.
+    pub fn into_known(self) -> KnownElements {
+        self.known
+    }
+
+    /// The plan for the present budget, by the present policy; `None` if nothing is
+    /// known, or if the policy keeps to no plan.
+    pub fn plan(&self) -> Option<&Plan> {
+        self.plan.as_ref()
+    }
+
+    /// When an element is polled next.
+    pub(super) fn due_at(&self, kept: &Kept, held: &Held) -> Option<Moment> {
+        if kept.history.synced_at > Some(self.now) {
+            // Polled since, by a run beside us: its place in the queue is a new one.
+            return held.due.and_then(clock::moment_of);
+        }
+        self.due.of(kept.element.id)
+    }
+
+    /// How often an element is polled, a day, if its rate is known.
+    pub(super) fn frequency(&self, kept: &Kept, held: &Held) -> Option<f64> {
+        let rate = rate(*held)?;
+        let is_row =
+            self.beliefs.is_search(kept.element.source) || kept.element.role == Role::Entry;
+        match (&self.plan, kept.element.role) {
+            // What a plan leaves out: listings, which are polled as the scheduler has
+            // them due,
+            (_, Role::Listing) => {
+                let due_in = held.told.due_in.as_days();
+                (due_in > 0.0 && due_in.is_finite()).then(|| 1.0 / due_in)
+            }
+            (Some(plan), _) if !is_row => {
+                let weight = weight(kept.element.weight);
+                let frequency = plan.frequency(rate, weight, Cost::ONE, None);
+                Some(frequency.as_per_day())
+            }
+            // and rows of search sources, entries of feeds and whatever a policy without a
+            // plan polls: as often as so far.
+            _ => frequency_so_far(kept),
+        }
+    }
+}
+
+/// How often an element changes, if that is known.
+pub(super) fn rate(held: Held) -> Option<Rate> {
+    let mean = held.told.is_known.then(|| held.told.belief.mean())?;
+    Rate::per_day(mean).ok()
+}
+
+fn weight(weight: f32) -> Weight {
+    Weight::new(decimal(weight)).unwrap_or(Weight::ONE)
+}
+
+/// The double that a short number is meant to be: 0.1, not 0.10000000149.
+pub(super) fn decimal(number: f32) -> f64 {
+    number
+        .to_string()
+        .parse()
+        .unwrap_or_else(|_| f64::from(number))
+}
+
+/// How often an element has been polled, per day.
+fn frequency_so_far(kept: &Kept) -> Option<f64> {
+    let history = &kept.history;
+    let (first, last) = (history.first_polled_at?, history.polled_at?);
+    let days = clock::time(last).since(clock::time(first)).as_days();
+    (days > 0.0).then(|| f64::from(history.n_polls.saturating_sub(1)) / days)
+}
+
+/// The plan that the settings come to in the long run: how the budget is shared, and the
+/// frequency below which `max_interval` lets no element fall. `None` for policies that
+/// go by rules of their own.
+pub fn present_policy(settings: &Settings) -> Option<RulePolicy> {
+    let rule = match &settings.policy.name {
+        PolicyName::Learned | PolicyName::Optimal => Rule::Optimal(settings.policy.objective),
+        PolicyName::Uniform | PolicyName::RoundRobin | PolicyName::FixedInterval => Rule::Uniform,
+        PolicyName::Proportional => Rule::Proportional,
+        PolicyName::SampleProportional
+        | PolicyName::SampleGreedy
+        | PolicyName::SampleAdaptive
+        | PolicyName::RoundRobinGreedy
+        | PolicyName::Frequency
+        | PolicyName::Nutch
+        | PolicyName::StormCrawler
+        | PolicyName::Miniflux
+        | PolicyName::Custom(_) => return None,
+    };
+    Some(RulePolicy::new(rule).with_floor(floor(settings)))
+}
+
+/// The frequency below which `max_interval` lets no element fall.
+pub fn floor(settings: &Settings) -> Frequency {
+    let longest = settings.policy.max_interval;
+    longest
+        .and_then(|longest| Frequency::per_day(1.0 / longest.as_days()).ok())
+        .unwrap_or(Frequency::ZERO)
+}
+
+/// The pace of the budget, as the last run left it.
+pub(super) fn pace(store: &dyn Reader, settings: &Settings, now: Moment) -> Result<Pace, Error> {
+    let remembered = store.memory(MemoryOf::Pace(Partition::WHOLE))?;
+    let at = clock::time(now);
+    Ok(choose::pace(&settings.budget, remembered.as_deref(), at))
+}
+
+/// When elements are polled next, if all goes on as it is.
+#[derive(Debug, Default)]
+pub(super) struct DueTimes {
+    /// By number.
+    times: Vec<(ElementId, Moment)>,
+}
+
+impl DueTimes {
+    /// The scheduler says when each is due; the budget says how many may be polled
+    /// meanwhile, besides those that are drawn at random to measure freshness. If only a
+    /// share of all elements is looked at, they have that share of the budget.
+    pub(super) fn new(
+        mut due: Vec<(Time, ElementId)>,
+        share: f64,
+        pace: &Pace,
+        settings: &Settings,
+        now: Moment,
+    ) -> Self {
+        let order = |a: &(Time, ElementId), b: &(Time, ElementId)| {
+            let (a_days, b_days) = (a.0.as_days(), b.0.as_days());
+            a_days.total_cmp(&b_days).then(a.1.cmp(&b.1))
+        };
+        due.sort_unstable_by(order);
+        let mut times: Vec<Time> = due.iter().map(|&(due, _)| due).collect();
+        let share = share * (1.0 - settings.budget.audit);
+        pace.put_off(&mut times, share, clock::time(now));
+        let mut times: Vec<(ElementId, Moment)> = due
+            .into_iter()
+            .zip(times)
+            .filter_map(|((_, id), at)| Some((id, clock::moment_of(at)?)))
+            .collect();
+        times.sort_unstable_by_key(|&(id, _)| id);
+        Self { times }
+    }
+
+    pub(super) fn of(&self, id: ElementId) -> Option<Moment> {
+        let at = self.times.binary_search_by_key(&id, |&(id, _)| id).ok()?;
+        Some(self.times[at].1)
+    }
+}

@@ -1,0 +1,520 @@
+//! How fresh the copy is now, measured and predicted, and what stands in the way.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use serde::Serialize;
+use springtide_policy::Span;
+use springtide_policy::predict::{HeldCopy, PastPoll, PredictedFreshness, freshness_now};
+use springtide_policy::report::share_interval;
+use springtide_store::{
+    Audit, Brief, ElementId, Error, Moment, PollOutcome, Reader, Role, Source, SourceId, State,
+    Totals,
+};
+
+use super::beliefs::{Beliefs, Held, Seen};
+use super::outlook::{DueTimes, pace};
+use super::words::seconds_between;
+use super::{ErrorView, States};
+use crate::clock;
+use crate::settings::{PolicyName, Settings};
+
+/// How sure an interval is.
+const CONFIDENCE: f64 = 0.9;
+/// So many audit polls are needed for an interval that says something.
+const ENOUGH_AUDITS: usize = 100;
+/// How far to go back for them, in days: a day if that is enough.
+const DAYS_BACK: [i64; 3] = [1, 7, 30];
+const MS_PER_DAY: i64 = 86_400_000;
+const SECONDS_PER_DAY: f64 = 86_400.0;
+/// Elements that are looked at; of more, some blocks are left out.
+const MOST_SCANNED: u64 = 100_000;
+/// Sources of which no element was looked at are looked at by themselves, a few elements
+/// each.
+const MOST_MISSED: usize = 50;
+const FEW: usize = 200;
+/// Elements that are asked what is wrong with them; of more, some are left out.
+const MOST_ASKED: usize = 5_000;
+/// Elements that change between nearly any two polls whose polls are looked at, and how
+/// many of each.
+const MOST_FAST: usize = 300;
+const LATEST_POLLS: usize = 20;
+/// Polls of today that are counted.
+const MOST_COUNTED: usize = 1_000_000;
+
+/// How it stands with a project.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Status {
+    /// How fresh its copies are.
+    pub freshness: Freshness,
+    /// How old they are.
+    pub age_seconds: Age,
+    /// What may be spent.
+    pub budget: BudgetUse,
+    /// Elements that are there: not gone.
+    pub n_elements: u64,
+    /// Sources.
+    pub n_sources: usize,
+    /// Polls, whatever came of them.
+    pub n_polls: u64,
+    /// Changes found.
+    pub n_changes: u64,
+    /// How long ago the last poll of the element was that has waited longest.
+    pub oldest_poll_age_seconds: Option<f64>,
+    /// How many elements are in which state.
+    pub states: States,
+    /// What is wrong with elements, the most frequent first.
+    pub errors: Vec<ErrorCount>,
+    /// The same for each source.
+    pub sources: Vec<SourceStatus>,
+}
+
+/// How it stands with a source.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SourceStatus {
+    /// Its name.
+    pub name: String,
+    /// Where it is.
+    pub url: String,
+    /// What is wrong with the source itself, if anything.
+    pub error: Option<ErrorView>,
+    /// When one of its elements is polled next.
+    #[serde(serialize_with = "super::serialize_moment")]
+    pub next_poll_at: Option<Moment>,
+    /// How fresh its copies are.
+    pub freshness: Freshness,
+    /// How old they are.
+    pub age_seconds: Age,
+    /// Elements that are there: not gone.
+    pub n_elements: u64,
+    /// Polls, whatever came of them.
+    pub n_polls: u64,
+    /// Changes found.
+    pub n_changes: u64,
+    /// How long ago the last poll of the element was that has waited longest.
+    pub oldest_poll_age_seconds: Option<f64>,
+    /// How many elements are in which state.
+    pub states: States,
+    /// What is wrong with elements, the most frequent first.
+    pub errors: Vec<ErrorCount>,
+}
+
+/// The share of copies that are fresh: every element counts the same.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Freshness {
+    /// As audit polls have shown since some moment, with a 90 % interval.
+    pub measured: Option<f64>,
+    /// The lower end of that interval.
+    pub low: Option<f64>,
+    /// Its upper end.
+    pub high: Option<f64>,
+    /// When the first of these audit polls was.
+    #[serde(serialize_with = "super::serialize_moment")]
+    pub since: Option<Moment>,
+    /// As it is believed to be now, with a 90 % interval; nothing while no element was
+    /// polled twice.
+    pub predicted: Option<f64>,
+    /// The lower end of that interval.
+    pub predicted_low: Option<f64>,
+    /// Its upper end.
+    pub predicted_high: Option<f64>,
+    /// Audit polls that measured it; for tables.
+    #[serde(skip)]
+    pub n_audits: u64,
+}
+
+/// The mean age of copies: for how long they have been stale, 0 if they are fresh.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Age {
+    /// As audit polls have shown, where elements say when they changed.
+    pub measured: Option<f64>,
+    /// As it is believed to be now.
+    pub predicted: Option<f64>,
+}
+
+/// What may be spent.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct BudgetUse {
+    /// Polls a day.
+    pub per_day: f64,
+    /// Polls that counted since midnight, UTC.
+    pub used_today: u64,
+    /// What a poll must be worth to be made, if the policy goes by that.
+    pub price: Option<f64>,
+}
+
+/// Elements with the same kind of error.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ErrorCount {
+    /// Which kind.
+    pub kind: String,
+    /// How many.
+    pub n: u64,
+    /// One of them, and what is said of it.
+    pub example: String,
+}
+
+/// What is predicted of the copies held now.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Predicted {
+    /// The share that is fresh.
+    pub freshness: PredictedFreshness,
+    /// The mean age.
+    pub age: Span,
+}
+
+/// How it stands with a project now. Freshness and age are measured by the audit polls
+/// from `since` on; without it by those of the last day, or of as many days as it takes to
+/// have enough.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn status(
+    store: &dyn Reader,
+    settings: &Settings,
+    sources: &[Source],
+    since: Option<Moment>,
+    now: Moment,
+) -> Result<Status, Error> {
+    let audits = match since {
+        Some(since) => store.audits(since)?,
+        None => latest_audits(store, now)?,
+    };
+    let look = Look::new(store, settings, sources, now)?;
+    let mut errors = look.errors(store)?;
+    let mut copies: HashMap<SourceId, Vec<&OurCopy>> = HashMap::new();
+    for ours in &look.copies {
+        copies.entry(ours.source).or_default().push(ours);
+    }
+    let parts = sources
+        .iter()
+        .map(|source| {
+            let own = audits.iter().filter(|audit| audit.source == source.id);
+            let copies = copies.get(&source.id).into_iter().flatten().copied();
+            let predicted = predict(copies);
+            let found = look.found.get(&source.id).copied().unwrap_or_default();
+            SourceStatus {
+                name: source.name.clone(),
+                url: source.url.clone(),
+                error: source.error.as_ref().map(ErrorView::new),
+                next_poll_at: found.next_poll_at,
+                freshness: Freshness::new(own.clone(), predicted),
+                age_seconds: Age::new(own, predicted),
+                n_elements: source.totals.n_elements,
+                n_polls: source.totals.n_polls,
+                n_changes: source.totals.n_changes,
+                oldest_poll_age_seconds: found.oldest.map(|oldest| seconds_between(oldest, now)),
+                states: States::from(source.totals),
+                errors: errors.remove(&source.id).unwrap_or_default(),
+            }
+        })
+        .collect::<Vec<_>>();
+    let predicted = predict(look.copies.iter());
+    let oldest = look.found.values().filter_map(|found| found.oldest).min();
+    let total = |of: fn(&Totals) -> u64| sources.iter().map(|source| of(&source.totals)).sum();
+    let price = look
+        .price
+        .filter(|_| matches!(settings.policy.name, PolicyName::Learned));
+    Ok(Status {
+        freshness: Freshness::new(audits.iter(), predicted),
+        age_seconds: Age::new(audits.iter(), predicted),
+        budget: BudgetUse {
+            per_day: settings.budget.per_day,
+            used_today: used_today(store, settings, now)?,
+            price,
+        },
+        n_elements: total(|totals| totals.n_elements),
+        n_sources: sources.len(),
+        n_polls: total(|totals| totals.n_polls),
+        n_changes: total(|totals| totals.n_changes),
+        oldest_poll_age_seconds: oldest.map(|oldest| seconds_between(oldest, now)),
+        states: States::of(sources),
+        errors: all_errors(&parts),
+        sources: parts,
+    })
+}
+
+/// What is predicted of the copies held now: the same as in [`status`].
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn predicted(
+    store: &dyn Reader,
+    settings: &Settings,
+    sources: &[Source],
+    now: Moment,
+) -> Result<Option<Predicted>, Error> {
+    let look = Look::new(store, settings, sources, now)?;
+    Ok(predict(look.copies.iter()))
+}
+
+/// How long one poll of every element takes, if that is longer than `max_interval`, so
+/// that all are polled at the same frequency.
+pub fn round_beyond_max_interval(settings: &Settings, n_elements: u64) -> Option<Span> {
+    let longest = settings.policy.max_interval?;
+    let round = Span::days(n_elements as f64 / settings.budget.per_day).ok()?;
+    (round > longest).then_some(round)
+}
+
+fn latest_audits(store: &dyn Reader, now: Moment) -> Result<Vec<Audit>, Error> {
+    let mut audits = Vec::new();
+    for days in DAYS_BACK {
+        audits = store.audits(Moment(now.0 - days * MS_PER_DAY))?;
+        if audits.len() >= ENOUGH_AUDITS {
+            break;
+        }
+    }
+    Ok(audits)
+}
+
+fn used_today(store: &dyn Reader, settings: &Settings, now: Moment) -> Result<u64, Error> {
+    let midnight = Moment(now.0.div_euclid(MS_PER_DAY) * MS_PER_DAY);
+    // No day has more polls than this, unless the budget was larger this morning.
+    let most = (settings.budget.per_day * 2.0 + 1000.0).min(MOST_COUNTED as f64) as usize;
+    let latest = store.latest_polls(most)?;
+    Ok(latest
+        .iter()
+        .take_while(|&&begun| begun >= midnight)
+        .count() as u64)
+}
+
+impl Freshness {
+    fn new<'a>(audits: impl Iterator<Item = &'a Audit>, predicted: Option<Predicted>) -> Self {
+        let (mut n_audits, mut n_fresh, mut since) = (0, 0, None::<Moment>);
+        for audit in audits {
+            n_audits += 1;
+            n_fresh += u64::from(audit.is_fresh);
+            since = Some(since.map_or(audit.at, |since| since.min(audit.at)));
+        }
+        let interval = share_interval(n_fresh, n_audits, CONFIDENCE);
+        let interval = interval.ok().filter(|_| n_audits > 0);
+        let predicted = predicted.map(|predicted| predicted.freshness);
+        Self {
+            measured: (n_audits > 0).then(|| n_fresh as f64 / n_audits as f64),
+            low: interval.map(|interval| interval.0),
+            high: interval.map(|interval| interval.1),
+            since,
+            predicted: predicted.map(|predicted| predicted.share),
+            predicted_low: predicted.map(|predicted| predicted.low),
+            predicted_high: predicted.map(|predicted| predicted.high),
+            n_audits,
+        }
+    }
+}
+
+impl Age {
+    /// Measured if anybody says when elements change, and every stale copy's age is
+    /// known.
+    fn new<'a>(audits: impl Iterator<Item = &'a Audit>, predicted: Option<Predicted>) -> Self {
+        let (mut n, mut sum, mut is_known) = (0_u64, Some(0.0), false);
+        for audit in audits {
+            n += 1;
+            is_known |= audit.age_ms.is_some();
+            let age_ms = audit.age_ms.or_else(|| audit.is_fresh.then_some(0));
+            sum = sum.zip(age_ms).map(|(sum, ms)| sum + ms as f64 / 1000.0);
+        }
+        Self {
+            measured: sum.filter(|_| is_known).map(|sum| sum / n as f64),
+            predicted: predicted.map(|predicted| predicted.age.as_days() * SECONDS_PER_DAY),
+        }
+    }
+}
+
+/// A copy that is held.
+struct OurCopy {
+    element: ElementId,
+    source: SourceId,
+    is_known: bool,
+    age: f64,
+    copy: HeldCopy,
+}
+
+/// What is predicted of some copies, unless nothing is known of any.
+fn predict<'a>(copies: impl Iterator<Item = &'a OurCopy>) -> Option<Predicted> {
+    let (mut is_known, mut n, mut age) = (false, 0.0, 0.0);
+    let freshness = freshness_now(copies.map(|ours| {
+        is_known |= ours.is_known;
+        n += ours.copy.n_alike;
+        age += ours.copy.n_alike * ours.age;
+        &ours.copy
+    }));
+    let freshness = freshness.filter(|_| is_known)?;
+    let age = Span::days(age / n).ok()?;
+    Some(Predicted { freshness, age })
+}
+
+/// What looking at elements has shown.
+struct Look {
+    copies: Vec<OurCopy>,
+    found: HashMap<SourceId, Found>,
+    /// Those with something wrong, as far as their states tell.
+    wrong: Vec<ElementId>,
+    /// How many elements each that was looked at stands for.
+    stride: u64,
+    price: Option<f64>,
+}
+
+/// What looking at the elements of a source has shown.
+#[derive(Debug, Clone, Copy, Default)]
+struct Found {
+    n: u64,
+    oldest: Option<Moment>,
+    next_poll_at: Option<Moment>,
+}
+
+impl Look {
+    fn new(
+        store: &dyn Reader,
+        settings: &Settings,
+        sources: &[Source],
+        now: Moment,
+    ) -> Result<Self, Error> {
+        let mut beliefs = Beliefs::new(store, settings, now)?;
+        let n_elements = u64::from(store.next_element()?);
+        let stride = n_elements.div_ceil(MOST_SCANNED).max(1);
+        let mut looked: Vec<(ElementId, Brief)> = Vec::new();
+        store.scan(stride as usize, &mut |id, brief| looked.push((id, *brief)))?;
+        let met: HashSet<SourceId> = looked.iter().map(|(_, brief)| brief.source).collect();
+        let missed = sources
+            .iter()
+            .filter(|source| source.totals.n_elements > 0 && !met.contains(&source.id));
+        for source in missed.take(MOST_MISSED) {
+            let page = store.elements(Some(source.id), ElementId(0), FEW)?;
+            looked.extend(page.iter().map(|kept| (kept.element.id, kept.brief())));
+        }
+        // Nothing is believed of an element without an answer.
+        let answered = looked
+            .iter()
+            .filter(|(_, brief)| brief.history.synced_at.is_some());
+        beliefs.prepare(store, answered.map(|(_, brief)| brief.group))?;
+
+        let held: Vec<Option<Held>> = looked
+            .iter()
+            .map(|(_, brief)| beliefs.of(Seen::from(brief)))
+            .collect();
+        let due = held.iter().zip(&looked);
+        let due = due.filter_map(|(held, (id, _))| Some((held.as_ref()?.due?, *id)));
+        let pace = pace(store, settings, now)?;
+        let share = 1.0 / stride as f64;
+        let due = DueTimes::new(due.collect(), share, &pace, settings, now);
+
+        let mut look = Self {
+            copies: Vec::new(),
+            found: HashMap::new(),
+            wrong: Vec::new(),
+            stride,
+            price: beliefs.price(),
+        };
+        for (held, (id, brief)) in held.iter().zip(&looked) {
+            let found = look.found.entry(brief.source).or_default();
+            let next = held.and_then(|_| due.of(*id));
+            found.next_poll_at = [found.next_poll_at, next].into_iter().flatten().min();
+            if brief.role == Role::Listing {
+                continue;
+            }
+            let is_new_row = brief.state == State::New && beliefs.is_search(brief.source);
+            if is_new_row || !matches!(brief.state, State::New | State::Ok) {
+                look.wrong.push(*id);
+            }
+            if brief.state == State::Gone {
+                continue;
+            }
+            found.n += 1;
+            let polled_at = brief.history.polled_at;
+            found.oldest = [found.oldest, polled_at].into_iter().flatten().min();
+            look.copies.extend(held.map(|held| OurCopy {
+                element: *id,
+                source: brief.source,
+                is_known: held.told.is_known,
+                age: held.told.age().as_days(),
+                copy: held.copy(&brief.history, 1.0),
+            }));
+        }
+        if stride > 1 {
+            // What was looked at stands for all of its source.
+            let totals: HashMap<SourceId, u64> = sources
+                .iter()
+                .map(|source| (source.id, source.totals.n_elements))
+                .collect();
+            for ours in &mut look.copies {
+                let n = look
+                    .found
+                    .get(&ours.source)
+                    .map_or(1, |found| found.n.max(1));
+                let total = totals.get(&ours.source).copied().unwrap_or(n).max(n);
+                ours.copy.n_alike = total as f64 / n as f64;
+            }
+        }
+        look.read_polls(store)?;
+        Ok(look)
+    }
+
+    /// Reads the latest polls of elements that change between nearly any two, as far as a
+    /// prediction needs them.
+    fn read_polls(&mut self, store: &dyn Reader) -> Result<(), Error> {
+        let fast = self.copies.iter_mut().filter(|ours| ours.copy.is_fast());
+        let mut fast: Vec<&mut OurCopy> = fast.collect();
+        let step = fast.len().div_ceil(MOST_FAST).max(1);
+        for ours in fast.iter_mut().step_by(step) {
+            for poll in store.polls(ours.element, LATEST_POLLS)? {
+                let changed = match poll.outcome {
+                    PollOutcome::Unchanged => false,
+                    PollOutcome::Changed => true,
+                    _ => continue,
+                };
+                ours.copy.polls.extend(poll.since.map(|since| PastPoll {
+                    interval: clock::time(poll.at).since(clock::time(since)),
+                    changed,
+                }));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is wrong with the elements of each source.
+    fn errors(&self, store: &dyn Reader) -> Result<HashMap<SourceId, Vec<ErrorCount>>, Error> {
+        let step = self.wrong.len().div_ceil(MOST_ASKED).max(1);
+        let n_alike = self.stride * step as u64;
+        let mut counts: BTreeMap<(SourceId, String), ErrorCount> = BTreeMap::new();
+        for &id in self.wrong.iter().step_by(step) {
+            let Some(kept) = store.element(id)? else {
+                continue;
+            };
+            let Some(failure) = &kept.failure else {
+                continue;
+            };
+            let error = ErrorView::new(failure);
+            let count = counts
+                .entry((kept.element.source, error.kind.clone()))
+                .or_insert_with(|| ErrorCount {
+                    kind: error.kind,
+                    n: 0,
+                    example: format!("{}: {}", kept.element.locator, error.message),
+                });
+            count.n += n_alike;
+        }
+        let mut errors: HashMap<SourceId, Vec<ErrorCount>> = HashMap::new();
+        for ((source, _), count) in counts {
+            errors.entry(source).or_default().push(count);
+        }
+        for errors in errors.values_mut() {
+            errors.sort_by_key(|count| std::cmp::Reverse(count.n));
+        }
+        Ok(errors)
+    }
+}
+
+/// The errors of all sources together.
+fn all_errors(sources: &[SourceStatus]) -> Vec<ErrorCount> {
+    let mut counts: BTreeMap<&str, ErrorCount> = BTreeMap::new();
+    for count in sources.iter().flat_map(|source| &source.errors) {
+        match counts.get_mut(&*count.kind) {
+            Some(all) => all.n += count.n,
+            None => {
+                counts.insert(&count.kind, count.clone());
+            }
+        }
+    }
+    let mut counts: Vec<ErrorCount> = counts.into_values().collect();
+    counts.sort_by_key(|count| std::cmp::Reverse(count.n));
+    counts
+}
