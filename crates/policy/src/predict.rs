@@ -69,6 +69,9 @@ const GROUP_CHANGES: f64 = 3.0;
 /// The most that the logarithm of a rate varies: by a factor of seven or so either
 /// way. What is known less is not known at all.
 const MOST_SPREAD: f64 = 4.0;
+/// A gamma distribution that is more skewed than an exponential one has its mode at its
+/// lower end.
+const MOST_SKEW: f64 = 2.0;
 /// The chance that a poll finds no change in an element, below which it is fast; and how
 /// many polls that found one make it so.
 const FAST: f64 = 0.5;
@@ -300,7 +303,17 @@ impl Moments {
             };
             self.mean + spread * away
         };
-        let least = (quantile(TAIL, -NORMAL) + 0.5).floor();
+        let mut least = quantile(TAIL, -NORMAL);
+        if skew > MOST_SKEW {
+            // Few copies are stale in most worlds, and many in some. The shifted
+            // distribution then begins near its mean; one that begins at zero does not.
+            let per = self.mean / self.variance;
+            let from_zero = Gamma::new(self.mean * per, per);
+            least = from_zero
+                .map_or(0.0, |gamma| gamma.quantile(TAIL))
+                .min(least);
+        }
+        let least = (least + 0.5).floor();
         let most = (quantile(1.0 - TAIL, NORMAL) - 0.5).ceil();
         (least.clamp(0.0, n), most.clamp(0.0, n))
     }

@@ -35,41 +35,42 @@ pub(crate) fn run(
     let outlook = Outlook::read(&*store, settings, now, &mut || reading.advance(1));
     let outlook = outlook.map_err(refuse)?;
     drop(reading);
-    let known = outlook.into_known();
+    let polled = outlook.into_polled();
     let mut ids = Texts::default();
-    known.ids.iter().for_each(|id| ids.push(&id.0.to_string()));
+    polled.ids.iter().for_each(|id| ids.push(&id.0.to_string()));
     let table = RateTable {
         ids: Some(vec![ids]),
-        rates: known.rates,
-        weights: known.weights,
+        rates: polled.rates,
+        weights: polled.weights,
         ..RateTable::default()
     };
-    if known.n_rows > 0 {
+    if polled.n_rows > 0 {
         talk.say(format!(
             "{} rows of search sources are left out: they come with queries",
-            count(known.n_rows as usize)
+            count(polled.n_rows as usize)
         ));
     }
-    if known.n_entries > 0 {
+    if polled.n_entries > 0 {
         talk.say(format!(
             "{} entries of feeds are left out: they come with their feeds",
-            count(known.n_entries as usize)
+            count(polled.n_entries as usize)
         ));
     }
-    if table.rates.is_empty() && known.n_rows > 0 && known.n_unknown == 0 {
+    let n_elements = table.rates.len() as u64;
+    if n_elements == 0 && polled.n_rows > 0 {
         return Err(Failure::input("there is nothing to plan")
             .cause("there are only rows of search sources, which come with queries")
             .hint("`springtide cover` says beforehand which queries would refresh rows"));
     }
-    if table.rates.is_empty() {
+    if polled.n_known == 0 {
         return Err(Failure::input("there is nothing to plan")
             .cause("no poll has shown yet how often anything changes")
             .hint("let `springtide run` poll everything twice first"));
     }
-    if known.n_unknown > 0 {
+    if polled.n_known < n_elements {
         talk.say(format!(
-            "{} elements are left out: polled less than twice, or not at all",
-            count(known.n_unknown as usize)
+            "{} elements were polled less than twice; they are taken to change as is usual",
+            count((n_elements - polled.n_known) as usize)
         ));
     }
     let mut args = args.clone();

@@ -26,7 +26,7 @@ use serde::Serialize;
 use springtide_store::{Error, Failure, Moment, Reader, Source, SourceId, State, Totals};
 
 pub use elements::{ElementView, Elements, RatePerDay, Wanted};
-pub use outlook::{KnownElements, Outlook, floor, present_policy};
+pub use outlook::{Outlook, PolledElements, floor, present_policy};
 pub use plan::{FACTORS, PlanView, Reached, WhatIf, plan, what_if};
 pub use status::{
     Age, BudgetUse, ErrorCount, Freshness, Predicted, SourceStatus, Status, predicted,

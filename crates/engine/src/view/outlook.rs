@@ -17,23 +17,23 @@ use crate::{choose, clock};
 pub struct Outlook {
     now: Moment,
     pub(super) beliefs: Beliefs,
-    known: KnownElements,
+    polled: PolledElements,
     plan: Option<Plan>,
     due: DueTimes,
 }
 
-/// The elements whose rates are known, in columns, and how many are left out.
+/// The elements that the budget is for, in columns, and how many it is not for.
 #[derive(Debug, Default)]
-pub struct KnownElements {
+pub struct PolledElements {
     /// Their numbers.
     pub ids: Vec<ElementId>,
-    /// How often each changes: the mean of what is believed.
+    /// How often each changes: the mean of what is believed. Before two polls that is what
+    /// is usual around it, and before the first what is usual among all.
     pub rates: Vec<Rate>,
     /// How much each matters.
     pub weights: Vec<Weight>,
-    /// Elements that are not gone, of whose rate nothing is known yet, or that are not
-    /// polled.
-    pub n_unknown: u64,
+    /// Those of them that were polled twice.
+    pub n_known: u64,
     /// Rows of search sources: they come many to a request, so a plan of polls says
     /// nothing of them.
     pub n_rows: u64,
@@ -41,7 +41,13 @@ pub struct KnownElements {
     pub n_entries: u64,
 }
 
-impl KnownElements {
+impl PolledElements {
+    fn push(&mut self, id: ElementId, rate: Rate, of_weight: f32) {
+        self.ids.push(id);
+        self.rates.push(rate);
+        self.weights.push(weight(of_weight));
+    }
+
     /// The same as a plan wants them.
     ///
     /// # Errors
@@ -71,34 +77,39 @@ impl Outlook {
             }
         })?;
         beliefs.prepare(store, groups)?;
-        let mut known = KnownElements::default();
-        let mut due = Vec::new();
+        let mut polled = PolledElements::default();
+        let (mut due, mut never) = (Vec::new(), Vec::new());
         store.scan(1, &mut |id, brief| {
             let held = beliefs.of(Seen::from(brief));
             due.extend(held.and_then(|held| Some((held.due?, id))));
-            if brief.role == Role::Listing || brief.state == State::Gone {
+            let is_out = matches!(brief.state, State::Gone | State::Blocked);
+            if brief.role == Role::Listing || is_out || !beliefs.is_wanted(brief.source) {
                 return;
             }
             if brief.role == Role::Entry {
-                known.n_entries += 1;
+                polled.n_entries += 1;
                 return;
             }
             if beliefs.is_search(brief.source) {
-                known.n_rows += 1;
+                polled.n_rows += 1;
                 return;
             }
-            match held.and_then(rate) {
-                Some(rate) => {
-                    known.ids.push(id);
-                    known.rates.push(rate);
-                    known.weights.push(weight(brief.weight));
+            match held.and_then(|held| Some((held, believed_rate(held)?))) {
+                Some((held, rate)) => {
+                    polled.n_known += u64::from(held.told.is_known);
+                    polled.push(id, rate, brief.weight);
                 }
-                None => known.n_unknown += 1,
+                None => never.push((id, brief.weight)),
             }
         })?;
+        if let Some(usual) = mean(&polled.rates) {
+            for (id, weight) in never {
+                polled.push(id, usual, weight);
+            }
+        }
         let budget = Budget::per_day(settings.budget.per_day).ok();
-        let plan = match (present_policy(settings), budget, known.candidates()) {
-            (Some(policy), Some(budget), Ok(candidates)) if !candidates.is_empty() => {
+        let plan = match (present_policy(settings), budget, polled.candidates()) {
+            (Some(policy), Some(budget), Ok(candidates)) if polled.n_known > 0 => {
                 Some(policy.plan(&candidates, &budget))
             }
             _ => None,
@@ -106,20 +117,20 @@ impl Outlook {
         Ok(Self {
             now,
             beliefs,
-            known,
+            polled,
             plan,
             due: DueTimes::new(due, 1.0, &pace(store, settings, now)?, settings, now),
         })
     }
 
-    /// The elements whose rates are known.
-    pub fn known(&self) -> &KnownElements {
-        &self.known
+    /// The elements that the budget is for.
+    pub fn polled(&self) -> &PolledElements {
+        &self.polled
     }
 
     /// The same, for those who need nothing else.
-    pub fn into_known(self) -> KnownElements {
-        self.known
+    pub fn into_polled(self) -> PolledElements {
+        self.polled
     }
 
     /// The plan for the present budget, by the present policy; `None` if nothing is
@@ -139,7 +150,7 @@ impl Outlook {
 
     /// How often an element is polled, a day, if its rate is known.
     pub(super) fn frequency(&self, kept: &Kept, held: &Held) -> Option<f64> {
-        let rate = rate(*held)?;
+        let rate = believed_rate(*held).filter(|_| held.told.is_known)?;
         let is_row =
             self.beliefs.is_search(kept.element.source) || kept.element.role == Role::Entry;
         match (&self.plan, kept.element.role) {
@@ -161,10 +172,14 @@ impl Outlook {
     }
 }
 
-/// How often an element changes, if that is known.
-pub(super) fn rate(held: Held) -> Option<Rate> {
-    let mean = held.told.is_known.then(|| held.told.belief.mean())?;
-    Rate::per_day(mean).ok()
+/// How often an element is believed to change.
+fn believed_rate(held: Held) -> Option<Rate> {
+    Rate::per_day(held.told.belief.mean()).ok()
+}
+
+fn mean(rates: &[Rate]) -> Option<Rate> {
+    let sum: f64 = rates.iter().map(|rate| rate.as_per_day()).sum();
+    Rate::per_day(sum / rates.len() as f64).ok()
 }
 
 fn weight(weight: f32) -> Weight {

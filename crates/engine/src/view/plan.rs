@@ -45,10 +45,10 @@ pub fn plan(
     now: Moment,
 ) -> Result<Option<PlanView>, Error> {
     let outlook = Outlook::read(store, settings, now, &mut || {})?;
-    let candidates = outlook.known().candidates()?;
-    if candidates.is_empty() {
+    if outlook.polled().n_known == 0 {
         return Ok(None);
     }
+    let candidates = outlook.polled().candidates()?;
     let policy = present_policy(settings).unwrap_or_else(|| {
         RulePolicy::new(Rule::Optimal(settings.policy.objective)).with_floor(floor(settings))
     });
