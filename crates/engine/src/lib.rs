@@ -78,6 +78,8 @@ pub struct Ended {
     pub n_failed: u64,
     /// Sources that fail themselves.
     pub failed_sources: Vec<String>,
+    /// When the budget allows the next poll of what was wanted, if it ended for that.
+    pub resumes_at: Option<springtide_store::Moment>,
 }
 
 /// Why a run ended.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use springtide_engine::register::{self, List, ListError};
 use springtide_store::{Reader, SourceKind, Writer};
 
-use super::{Project, Steps, causes, source_named, sources};
+use super::{Project, Steps, causes, source_named};
 use crate::args::SettingFlags;
 use crate::args::project::Import;
 use crate::config::edit::{Editor, NewSource};
@@ -45,8 +45,7 @@ pub(crate) fn run(
             .hint("give --source NAME, of letters, digits, `-`, `_` and `.`")
     })?;
     let mut store = project.write()?;
-    let known = sources(project, &store, &config)?;
-    let is_there = known.iter().any(|source| source.name == name);
+    let is_there = config.settings.sources.iter().any(|s| s.name == name);
     let config = if is_there {
         check_list(&config, &name)?;
         config

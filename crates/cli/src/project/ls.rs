@@ -29,7 +29,10 @@ pub(crate) fn run(args: &Ls, project: &Project, talk: Talk) -> Outcome<()> {
         let name = name.clone();
         sources.retain(|source| source.id == id && source.name == name);
     }
-    let sources: Vec<SourceView> = sources.iter().map(SourceView::new).collect();
+    let sources = sources.iter();
+    let sources: Vec<SourceView> = sources
+        .map(|source| SourceView::new(source, &config.settings))
+        .collect();
     let n = args.limit.unwrap_or(usize::MAX);
     if args.json {
         let mut lines = Lines::new();
@@ -78,6 +81,12 @@ fn list_sources(sources: &[SourceView], limit: usize, talk: Talk) -> Outcome<()>
         if let Some(error) = &source.error {
             let message = crate::table::shorten_to(&error.message, 200);
             talk.say(format!("{}: {message}", source.name));
+        }
+        if !source.is_in_file {
+            let name = &source.name;
+            talk.say(format!(
+                "{name}: not in springtide.toml; kept, and not polled (`springtide rm {name}` removes it)"
+            ));
         }
     }
     if sources.len() > limit {

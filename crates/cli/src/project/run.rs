@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use springtide_engine::settings::FirstPass;
 use springtide_engine::{Ended, Event, Polled, Told, Until, What, Why};
-use springtide_store::ElementId;
+use springtide_store::{ElementId, Source};
 
 use super::log::kind_name;
 use super::{Project, element_named};
@@ -14,7 +14,7 @@ use crate::config::{Config, DEFAULT_BUDGET};
 use crate::failure::{Code, Failure, Outcome};
 use crate::json::print_json;
 use crate::live;
-use crate::moment::brief;
+use crate::moment::{self, brief, relative};
 use crate::signals::Signals;
 use crate::table::shorten_to;
 use crate::talk::{Progress, Talk, count, plural};
@@ -54,10 +54,14 @@ pub(crate) fn poll(args: &Poll, project: &Project, talk: Talk, signals: &Signals
         if args.json {
             print_json(&Summary::new(&ended))?;
         }
+        let until = match ended.resumes_at {
+            Some(at) => format!("; the next may be made {}", relative(at, moment::now())),
+            None => String::new(),
+        };
         return Err(
-            Failure::new(Code::BudgetBlocks, "the budget allows no poll now")
-                .cause(format!("{} made", plural(ended.n_polls, "poll")))
-                .hint("wait, or raise budget.polls or budget.burst"),
+            Failure::new(Code::BudgetBlocks, "the budget allows no more polls now")
+                .cause(format!("{} made{until}", plural(ended.n_polls, "poll")))
+                .hint("wait, or raise budget.polls"),
         );
     }
     conclude(&ended, args.json, signals, talk)
@@ -82,9 +86,15 @@ fn named(ids: &[String], project: &Project, config: &Config) -> Outcome<Vec<Elem
                         .hint("`springtide run` takes in its rows or pages, and polls them"),
                 );
             }
-            elements.push(element_named(project, &*store, id)?.element.id);
+            let kept = element_named(project, &*store, id)?;
+            let source = sources
+                .iter()
+                .find(|source| source.id == kept.element.source);
+            source.map_or(Ok(()), |source| check_in_file(source, config))?;
+            elements.push(kept.element.id);
             continue;
         };
+        check_in_file(source, config)?;
         let mut from = Some(ElementId(0));
         while let Some(start) = from {
             let page = store
@@ -100,6 +110,17 @@ fn named(ids: &[String], project: &Project, config: &Config) -> Outcome<Vec<Elem
     elements.sort_unstable();
     elements.dedup();
     Ok(elements)
+}
+
+/// What is kept of a source that is not in the file is not polled.
+fn check_in_file(source: &Source, config: &Config) -> Outcome<()> {
+    let wanted = &config.settings.sources;
+    if wanted.iter().any(|wanted| wanted.name == source.name) {
+        return Ok(());
+    }
+    Err(Failure::input(format!("cannot poll {}", source.name))
+        .cause("the source is not in springtide.toml; it is kept, and not polled")
+        .hint("write it back into the file, or remove what is kept of it with `springtide rm`"))
 }
 
 fn say_terms(config: &Config, talk: Talk) {

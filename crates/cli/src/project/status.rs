@@ -208,7 +208,8 @@ fn print(document: &view::Status, config: &Config, now: Moment, talk: Talk) -> O
     drop(stdout);
 
     let mut parts: Vec<&SourceStatus> = document.sources.iter().collect();
-    if parts.len() > 1 || parts.iter().any(|part| part.error.is_some()) {
+    let is_odd = |part: &&SourceStatus| part.error.is_some() || !part.is_in_file;
+    if parts.len() > 1 || parts.iter().any(is_odd) {
         let known = |part: &SourceStatus| part.freshness.predicted.or(part.freshness.measured);
         // The worst first; what fails is worse than what is stale.
         parts.sort_by(|a, b| {
@@ -229,7 +230,11 @@ fn print(document: &view::Status, config: &Config, now: Moment, talk: Talk) -> O
         let share = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), percent);
         for part in parts.iter().take(WORST) {
             let next = part.next_poll_at.map(|next| relative(next, now));
-            let error = part.error.as_ref().map(|error| error.message.clone());
+            let error = match (&part.error, part.is_in_file) {
+                (Some(error), _) => error.message.clone(),
+                (None, true) => String::new(),
+                (None, false) => "not in springtide.toml: kept, and not polled".to_owned(),
+            };
             columns.push(vec![
                 part.name.clone(),
                 share(part.freshness.measured),
@@ -238,7 +243,7 @@ fn print(document: &view::Status, config: &Config, now: Moment, talk: Talk) -> O
                 count(part.states.failing as usize),
                 count(part.n_changes as usize),
                 next.unwrap_or_else(|| "-".to_owned()),
-                error.unwrap_or_default(),
+                error,
             ]);
         }
         let mut stdout = std::io::stdout().lock();

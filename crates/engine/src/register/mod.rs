@@ -48,8 +48,6 @@ pub enum Error {
 pub struct Registered {
     /// Sources that are new in the store.
     pub n_sources_added: usize,
-    /// Sources that are no longer in the settings, and now no longer in the store.
-    pub n_sources_removed: usize,
     /// What lists have brought.
     pub imported: Imported,
     /// Lists that could not be read, by name, and why.
@@ -105,17 +103,15 @@ pub fn register(
     let known = store.sources()?;
     let (mut facts, mut kept) = (Vec::new(), Vec::new());
     for source in &known {
-        let wanted = settings.sources.iter().find(|s| s.name == source.name);
-        let is_kept = match wanted {
-            Some(wanted) => is_same(wanted, source) && has_same_entries(store, wanted, source)?,
-            None => false,
+        // One that is not in the settings stays as it is, until someone removes it.
+        let Some(wanted) = settings.sources.iter().find(|s| s.name == source.name) else {
+            continue;
         };
-        if is_kept {
+        if is_same(wanted, source) && has_same_entries(store, wanted, source)? {
             kept.push(source.id);
         } else {
             facts.push(Fact::SourceRemoved(source.id));
             notes.forget(source.id);
-            registered.n_sources_removed += usize::from(wanted.is_none());
         }
     }
     if !facts.is_empty() {
@@ -978,7 +974,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_come_go_and_start_from_an_element() {
+    fn sources_come_stay_and_start_from_an_element() {
         let mut store = Memory::new();
         let page = source("page", SourceKind::Page, "http://a.example/x/y", None);
         let sitemap = source("map", SourceKind::Sitemap, "http://a.example/s.xml", None);
@@ -990,10 +986,20 @@ mod tests {
         assert_eq!(sources[1].totals.n_elements, 0, "a listing has no copy");
         assert_eq!(elements(&store).len(), 2);
 
-        let registered = run(&mut store, &settings(vec![page]));
-        assert_eq!(registered.n_sources_removed, 1);
-        assert_eq!(store.sources().unwrap().len(), 1);
-        assert_eq!(elements(&store).len(), 1);
+        // Without the sitemap in the settings, all that is known of it is kept.
+        assert_eq!(
+            run(&mut store, &settings(vec![page.clone()])),
+            Registered::default()
+        );
+        assert_eq!(store.sources().unwrap().len(), 2);
+        assert_eq!(elements(&store).len(), 2);
+
+        // Another address under the name is another source.
+        let other = source("map", SourceKind::Sitemap, "http://a.example/t.xml", None);
+        let registered = run(&mut store, &settings(vec![page, other]));
+        assert_eq!(registered.n_sources_added, 1);
+        assert_eq!(store.sources().unwrap().len(), 2);
+        assert_eq!(elements(&store)[1].0, "http://a.example/t.xml");
     }
 
     #[test]

@@ -23,7 +23,7 @@ use rand_pcg::Pcg64;
 use springtide_policy::GroupId;
 use springtide_policy::agenda::{Agenda, Ticket};
 use springtide_store::{
-    ElementId, Fact, MemoryOf, Moment, Partition, Robots, Role, SourceId, SourceKind,
+    ElementId, Fact, MemoryOf, Moment, Partition, Purpose, Robots, Role, SourceId, SourceKind,
 };
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -364,12 +364,20 @@ impl Engine {
             .ledger
             .sources()
             .filter(|source| source.error.is_some());
+        let why = self.progress.why_over.unwrap_or(Why::Done);
+        let purpose = match self.until.what {
+            What::These(_) => Purpose::Asked,
+            What::Everything | What::DueNow => Purpose::Due,
+        };
+        let at = clock::time(self.clock.now());
+        let resumes_at = clock::moment_of(self.agenda.spends_at(purpose, at));
         Ended {
-            why: self.progress.why_over.unwrap_or(Why::Done),
+            why,
             n_polls: self.progress.n_polls,
             n_changes: self.progress.n_changes,
             n_failed: self.progress.n_failed,
             failed_sources: failed.map(|source| source.name.clone()).collect(),
+            resumes_at: resumes_at.filter(|_| why == Why::Budget),
         }
     }
 
@@ -436,7 +444,7 @@ impl Engine {
                 if !is_due {
                     self.progress.why_over = Some(Why::Done);
                 } else if !(is_first_pass_left && self.is_first_pass_free())
-                    && self.agenda.spends_at(at) > soon
+                    && self.agenda.spends_at(Purpose::Due, at) > soon
                 {
                     self.progress.why_over = Some(Why::Budget);
                 }
@@ -444,7 +452,7 @@ impl Engine {
             What::These(_) => {
                 if self.agenda.asked().next().is_none() {
                     self.progress.why_over = Some(Why::Done);
-                } else if self.agenda.spends_at(at) > soon {
+                } else if self.agenda.spends_at(Purpose::Asked, at) > soon {
                     self.progress.why_over = Some(Why::Budget);
                 } else if let Err(why) = self.is_worth_waiting(soon, at) {
                     self.progress.why_over = Some(why);

@@ -11,6 +11,7 @@ use springtide_store::{
     SourceKind, State,
 };
 
+use super::is_in_settings;
 use crate::clock;
 use crate::settings::Settings;
 
@@ -87,7 +88,6 @@ impl Beliefs {
     /// Reads what is remembered of all elements together.
     pub(super) fn new(store: &dyn Reader, settings: &Settings, now: Moment) -> Result<Self, Error> {
         let sources = store.sources()?;
-        let is_wanted = |name: &str| settings.sources.iter().any(|wanted| wanted.name == name);
         Ok(Self {
             now,
             all: store.memory(MemoryOf::Scheduler(Partition::WHOLE))?,
@@ -95,7 +95,7 @@ impl Beliefs {
             usual: HashMap::new(),
             wanted: sources
                 .iter()
-                .filter(|source| is_wanted(&source.name))
+                .filter(|source| is_in_settings(source, settings))
                 .map(|source| source.id)
                 .collect(),
             searches: sources

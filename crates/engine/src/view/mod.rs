@@ -59,6 +59,8 @@ pub struct SourceView {
     pub n_polls: u64,
     /// Changes found.
     pub n_changes: u64,
+    /// Whether it is in the settings. If not, it is kept and not polled.
+    pub is_in_file: bool,
     /// When it was added; nothing if it is only in the settings so far.
     #[serde(serialize_with = "serialize_moment")]
     pub added_at: Option<Moment>,
@@ -68,7 +70,7 @@ pub struct SourceView {
 
 impl SourceView {
     /// The source as it is shown.
-    pub fn new(source: &Source) -> Self {
+    pub fn new(source: &Source, settings: &Settings) -> Self {
         let totals = source.totals;
         Self {
             name: source.name.clone(),
@@ -81,6 +83,7 @@ impl SourceView {
             n_gone: totals.n_gone,
             n_polls: totals.n_polls,
             n_changes: totals.n_changes,
+            is_in_file: is_in_settings(source, settings),
             added_at: (source.id != NOT_IN_STORE).then_some(source.added_at),
             error: source.error.as_ref().map(ErrorView::new),
         }
@@ -167,6 +170,14 @@ impl States {
     pub fn all(&self) -> u64 {
         self.new + self.ok + self.failing + self.blocked + self.gone
     }
+}
+
+/// Whether a source is in the settings. If not, it is kept and not polled.
+fn is_in_settings(source: &Source, settings: &Settings) -> bool {
+    settings
+        .sources
+        .iter()
+        .any(|wanted| wanted.name == source.name)
 }
 
 /// Stands for the number that a source will have.

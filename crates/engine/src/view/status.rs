@@ -14,7 +14,7 @@ use springtide_store::{
 use super::beliefs::{Beliefs, Held, Seen};
 use super::outlook::{DueTimes, pace};
 use super::words::seconds_between;
-use super::{ErrorView, States};
+use super::{ErrorView, States, is_in_settings};
 use crate::clock;
 use crate::settings::{PolicyName, Settings};
 
@@ -75,6 +75,8 @@ pub struct SourceStatus {
     pub name: String,
     /// Where it is.
     pub url: String,
+    /// Whether it is in the settings. If not, it is kept and not polled.
+    pub is_in_file: bool,
     /// What is wrong with the source itself, if anything.
     pub error: Option<ErrorView>,
     /// When one of its elements is polled next.
@@ -195,6 +197,7 @@ pub fn status(
             SourceStatus {
                 name: source.name.clone(),
                 url: source.url.clone(),
+                is_in_file: is_in_settings(source, settings),
                 error: source.error.as_ref().map(ErrorView::new),
                 next_poll_at: found.next_poll_at,
                 freshness: Freshness::new(own.clone(), predicted),

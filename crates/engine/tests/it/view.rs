@@ -414,6 +414,7 @@ fn status_of_one_element_of_each_kind() {
             "predicted_low": "…",
             "since": "2026-05-04T00:00:00.000Z"
           },
+          "is_in_file": true,
           "n_changes": 4,
           "n_elements": 7,
           "n_polls": 11,
@@ -451,6 +452,7 @@ fn status_of_one_element_of_each_kind() {
             "predicted_low": null,
             "since": null
           },
+          "is_in_file": true,
           "n_changes": 1,
           "n_elements": 0,
           "n_polls": 2,
@@ -480,13 +482,18 @@ fn status_of_one_element_of_each_kind() {
 
 #[test]
 fn sources_as_they_are_listed() {
-    let sources = one_of_each().sources();
-    let views: Vec<SourceView> = sources.iter().map(SourceView::new).collect();
+    let project = one_of_each();
+    let sources = project.sources();
+    let views = sources.iter();
+    let views: Vec<SourceView> = views
+        .map(|source| SourceView::new(source, &project.settings))
+        .collect();
     insta::assert_snapshot!(json(&views), @r#"
     [
       {
         "added_at": "2026-05-02T00:00:00.000Z",
         "error": null,
+        "is_in_file": true,
         "kind": "sitemap",
         "n_blocked": 1,
         "n_changes": 4,
@@ -501,6 +508,7 @@ fn sources_as_they_are_listed() {
       {
         "added_at": "2026-05-02T00:00:00.000Z",
         "error": null,
+        "is_in_file": true,
         "kind": "list",
         "n_blocked": 0,
         "n_changes": 1,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use rand::Rng;
 
 use super::limit::{Limit, LimitMemory, Pause, Verdict};
-use super::{Poll, Ticket};
+use super::{Poll, Ticket, later};
 use crate::schedule::due::Key;
 use crate::{GroupId, Span, Time};
 
@@ -224,11 +224,15 @@ impl Gate {
         self.settle(group, now);
     }
 
-    /// Gives a turn to someone who waits and whose group is free; polls that count only
-    /// if they `may_count`.
-    pub(super) fn next_turn(&mut self, may_count: bool, now: Time) -> Option<(GroupId, Waiting)> {
+    /// Gives a turn to someone who waits and whose group is free; polls only if they may
+    /// leave.
+    pub(super) fn next_turn(
+        &mut self,
+        leaves_at: impl Fn(&Poll) -> Time,
+        now: Time,
+    ) -> Option<(GroupId, Waiting)> {
         let goes = |waiting: &Waiting| match waiting {
-            Waiting::Poll(poll) => may_count || !poll.is_counted,
+            Waiting::Poll(poll) => leaves_at(poll) <= now,
             Waiting::Hop(_) => true,
         };
         let (group, place) = self.busy.iter().find_map(|&group| {
@@ -278,17 +282,17 @@ impl Gate {
         home
     }
 
-    /// When the next turn may be given to someone who waits, if polls that count may
-    /// leave at `leave_at`.
-    pub(super) fn wake_at(&self, leave_at: Time) -> Time {
+    /// When the next turn may be given to someone who waits; polls leave at these times
+    /// at the earliest.
+    pub(super) fn wake_at(&self, leaves_at: impl Fn(&Poll) -> Time) -> Time {
         let mut wake_at = Time::NEVER;
         for group in &self.busy {
             let entry = &self.entries[group];
             let free_at = entry.limit.free_at();
             for waiting in &entry.waiting {
                 let turn_at = match waiting {
-                    Waiting::Poll(poll) if poll.is_counted && leave_at > free_at => leave_at,
-                    _ => free_at,
+                    Waiting::Poll(poll) => later(leaves_at(poll), free_at),
+                    Waiting::Hop(_) => free_at,
                 };
                 if turn_at < wake_at {
                     wake_at = turn_at;

@@ -527,8 +527,10 @@ impl Agenda {
                 }
             }
         }
-        let may_spend = self.may_spend(now);
-        if let Some((group, waiting)) = self.gate.next_turn(may_spend, now) {
+        let may_spend = self.spends_at(Purpose::Due, now) <= now;
+        if self.gate.has_waiting()
+            && let Some((group, waiting)) = self.gate.next_turn(self.leaves_at(now), now)
+        {
             let request = match waiting {
                 Waiting::Hop(ticket) => {
                     self.gate.begin(group, 1.0, now);
@@ -550,9 +552,15 @@ impl Agenda {
                 return Some(request);
             }
         }
-        if may_spend && self.gate.n_counted_waiting() < MOST_WAITING {
+        let may_run_ahead = || self.spends_at(Purpose::Asked, now) <= now;
+        let is_for_asked = !may_spend && !self.asked.is_empty() && may_run_ahead();
+        if (may_spend || is_for_asked) && self.gate.n_counted_waiting() < MOST_WAITING {
             for _ in 0..MOST_PASSED_OVER {
-                match self.choose(now, rng) {
+                let choice = match is_for_asked {
+                    true => self.choose_asked(now, rng).unwrap_or(Choice::None),
+                    false => self.choose(now, rng),
+                };
+                match choice {
                     Choice::Go(request) => return Some(request),
                     Choice::PassedOver => {}
                     Choice::None => break,
@@ -572,11 +580,11 @@ impl Agenda {
     /// to ask for, and not later.
     pub fn wake_at(&mut self, now: Time) -> Time {
         self.tell_bidders(now);
-        let paced = self
-            .pace
-            .as_ref()
-            .map_or(Time(f64::NEG_INFINITY), |pace| pace.next_at(now));
-        let mut wake_at = self.gate.wake_at(paced);
+        let paced = self.spends_at(Purpose::Due, now);
+        let mut wake_at = match self.gate.has_waiting() {
+            true => self.gate.wake_at(self.leaves_at(now)),
+            false => Time::NEVER,
+        };
         if self.is_stopping || !self.has_room() {
             return wake_at;
         }
@@ -592,6 +600,10 @@ impl Agenda {
             });
         }
         if self.gate.n_counted_waiting() < MOST_WAITING {
+            // Rows that were asked for come when their sources may be asked.
+            if self.asked().any(|id| self.search_of(id).is_none()) {
+                consider(self.spends_at(Purpose::Asked, now));
+            }
             consider(later(paced, self.chooses_at()));
             if self.scope != Scope::Asked || !self.asked.is_empty() {
                 consider(self.searches_wake_at(paced, now));
@@ -605,17 +617,31 @@ impl Agenda {
         self.first_pass.n_left() > 0 || self.scheduler.is_due(by) || self.retries.next_at() <= now
     }
 
-    /// When the budget allows the next poll.
-    pub fn spends_at(&self, now: Time) -> Time {
-        self.pace.as_ref().map_or(now, |pace| pace.next_at(now))
+    /// When the budget allows the next poll of this purpose, if it counts: those that a
+    /// person asked for may run ahead of it.
+    pub fn spends_at(&self, purpose: Purpose, now: Time) -> Time {
+        match (&self.pace, purpose) {
+            (None, _) => now,
+            (Some(pace), Purpose::Asked) => earlier(pace.next_ahead_at(now), pace.next_at(now)),
+            (Some(pace), _) => pace.next_at(now),
+        }
+    }
+
+    /// When the budget lets a poll leave that was chosen.
+    fn leaves_at(&self, now: Time) -> impl Fn(&Poll) -> Time + use<> {
+        let (paced, ahead) = (
+            self.spends_at(Purpose::Due, now),
+            self.spends_at(Purpose::Asked, now),
+        );
+        move |poll| match (poll.is_counted, poll.purpose) {
+            (false, _) => Time(f64::NEG_INFINITY),
+            (true, Purpose::Asked) => ahead,
+            (true, _) => paced,
+        }
     }
 
     /// When there may be a poll that counts to choose, the budget left aside.
     fn chooses_at(&mut self) -> Time {
-        // Rows that were asked for come when their sources may be asked.
-        if self.asked().any(|id| self.search_of(id).is_none()) {
-            return Time(f64::NEG_INFINITY);
-        }
         let due = match self.scope {
             Scope::Asked => return Time::NEVER,
             Scope::DueBy(by) if !self.scheduler.is_ready(by) => Time::NEVER,
@@ -643,12 +669,6 @@ impl Agenda {
 
     fn has_room(&self) -> bool {
         self.n_under_way() < MOST_AT_ONCE
-    }
-
-    fn may_spend(&self, now: Time) -> bool {
-        self.pace
-            .as_ref()
-            .is_none_or(|pace| pace.next_at(now) <= now)
     }
 
     fn has_free_first_polls(&self) -> bool {

@@ -42,6 +42,9 @@ pub struct Burst {
 const SLACK: f64 = 0.3 / 86_400.0;
 /// Days of polls that may be made up for where one is.
 const SAVED: f64 = 1.0;
+/// How far someone may run ahead: so many days of polls, or so many polls.
+const AHEAD: f64 = 0.1;
+const LEAST_AHEAD: f64 = 10.0;
 /// What times and counts may lose by rounding, in polls and in days.
 const ROUNDING: f64 = 1e-6;
 const ROUNDING_DAYS: f64 = 1e-9;
@@ -93,6 +96,19 @@ impl Pace {
         match &self.burst {
             Some(recent) => Time(next.0.max(recent.free_at(now.0))),
             None => next,
+        }
+    }
+
+    /// The same for someone who may run ahead of the budget, by a tenth of a day's polls or
+    /// by ten. What is spent ahead is waited for by those who may not; a window and a
+    /// burst hold for them alone.
+    pub fn next_ahead_at(&self, now: Time) -> Time {
+        let ahead = (AHEAD * self.per_day).max(LEAST_AHEAD);
+        let (due, clock) = (self.due_after(1.0 - ahead), shown(self.window, now));
+        match self.window {
+            _ if due <= clock + self.rounding() => now,
+            Some(window) => Time(window.expand(due).max(now.0)),
+            None => Time(due),
         }
     }
 
@@ -167,7 +183,12 @@ impl Pace {
 
     /// When the next poll is due, on the window's clock if there is one.
     fn due(&self) -> f64 {
-        match self.spent + 1.0 {
+        self.due_after(1.0)
+    }
+
+    /// When so many polls more than were spent have been earned.
+    fn due_after(&self, n_polls: f64) -> f64 {
+        match self.spent + n_polls {
             lacking if self.per_day > 0.0 => self.began + lacking / self.per_day,
             lacking if lacking > 0.0 => f64::INFINITY,
             _ => self.began,
@@ -313,6 +334,28 @@ mod tests {
             .map(|last| last + 1 - first(last))
             .max()
             .unwrap_or(0)
+    }
+
+    #[test]
+    fn ten_polls_or_a_tenth_of_a_day_may_run_ahead_and_are_waited_for() {
+        for (per_day, most) in [(24.0, 10), (1000.0, 100)] {
+            let mut pace = Pace::new(per_day, None, None, Time::START);
+            pace.spend(1.0, Time::START);
+            let mut n = 0;
+            while pace.next_ahead_at(Time::START) <= Time::START {
+                pace.spend(1.0, Time::START);
+                n += 1;
+            }
+            assert_eq!(n, most);
+            let gap = 1.0 / per_day;
+            let next = |at: Time| (at.0 / gap).round();
+            assert_eq!(next(pace.next_ahead_at(Time::START)), 1.0);
+            assert_eq!(next(pace.next_at(Time::START)), f64::from(most) + 1.0);
+            // A restart forgives nothing.
+            let mut other = Pace::new(per_day, None, None, Time::START);
+            other.recall(&pace.remember(), Time::START);
+            assert_eq!(next(other.next_at(Time::START)), f64::from(most) + 1.0);
+        }
     }
 
     #[test]

@@ -303,9 +303,12 @@ impl Agenda {
             .window
             .map_or(now, |window| window.opens_at(now));
         let mut first = Time::NEVER;
-        for asked in self.searches.values() {
+        let ahead = self.spends_at(Purpose::Asked, now);
+        for (&id, asked) in &self.searches {
+            let is_asked = || self.asked().any(|row| self.search_of(row) == Some(id));
             let allowed = match is_free && asked.source.has_new(now) {
                 true => opens,
+                false if ahead < paced && is_asked() => ahead,
                 false => paced,
             };
             let at = later(asked.source.wake_at(now), self.gate.free_at(asked.group));
