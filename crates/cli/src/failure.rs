@@ -61,6 +61,19 @@ impl Failure {
         }
     }
 
+    /// What the program ends with.
+    pub(crate) fn code(&self) -> Code {
+        self.code
+    }
+
+    /// What and why, without what to do.
+    pub(crate) fn in_a_line(&self) -> String {
+        match &self.cause {
+            Some(cause) => format!("{}: {cause}", self.what),
+            None => self.what.clone(),
+        }
+    }
+
     /// The same, not to be talked about.
     #[must_use]
     pub(crate) fn silent(self) -> Self {

@@ -8,7 +8,7 @@ use springtide_engine::{Ended, Error, Outside, RobotsFound, Told, Until, handle}
 use springtide_store::SourceKind;
 
 use crate::config::address;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Code, Failure, Outcome};
 use crate::project::{Project, causes};
 use crate::signals::Signals;
 use crate::table::shorten_to;
@@ -40,12 +40,15 @@ pub(crate) fn inspect(
     settings: &Settings,
     source: &SourceSettings,
 ) -> Outcome<Found> {
-    let refuse = || Failure::failed(format!("cannot ask {}", shorten_to(&source.url, 200)));
+    let refuse = || {
+        let what = format!("cannot fetch {}", shorten_to(&source.url, 200));
+        Failure::new(Code::SomeFailed, what)
+    };
     let url = address(&source.url).map_err(|why| refuse().cause(why))?;
     let guard = Guard::new(settings.http.allow_private.clone());
     guard.check(&url).map_err(|failure| {
         refuse().cause(&failure).hint(
-            "if it is yours, set allow_private under [http] in springtide.toml, or give --allow-private",
+            "if it is yours, give --allow-private, or set allow_private under [http] in springtide.toml",
         )
     })?;
     let as_site = source.kind == SourceKind::Site;
@@ -55,7 +58,7 @@ pub(crate) fn inspect(
     let found = found.map_err(|failure| {
         refuse()
             .cause(shorten_to(&failure.message, 300))
-            .hint("check the address; --offline adds it without asking")
+            .hint("check the address; --offline adds it without fetching")
     })?;
     let some = |is: bool, name: &'static str| is.then_some(name);
     let validators = [
@@ -72,7 +75,7 @@ pub(crate) fn inspect(
             RobotsFound::None => "none",
             RobotsFound::Allowed => "allows it",
             RobotsFound::Disallowed => "disallows it: it will not be polled",
-            RobotsFound::Unreachable => "cannot be had: nothing is polled before it can",
+            RobotsFound::Unreachable => "cannot be fetched: nothing is polled until it can be",
         }),
         crawl_delay_seconds: found.crawl_delay.map(|delay| delay.as_secs_f64()),
         validators: validators.into_iter().flatten().collect(),

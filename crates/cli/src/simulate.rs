@@ -351,7 +351,7 @@ fn read_parameters(path: &Path) -> Outcome<Correlated> {
     toml::from_str(&text).map_err(|error| {
         refuse()
             .cause(error.to_string().trim_end())
-            .hint("docs/reference/simulate.md lists the parameters of a world")
+            .hint("leave out what is to be as by default; an empty file is a world")
     })
 }
 

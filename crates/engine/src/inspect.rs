@@ -94,6 +94,7 @@ pub async fn inspect(
         settings,
         rng: Pcg64::seed_from_u64(seed),
         store: &mut store,
+        silence: None,
     };
     let found = visit.look(url, as_site).await;
     let closed = store.close();
@@ -112,6 +113,8 @@ struct Visit<'a> {
     settings: &'a Settings,
     rng: Pcg64,
     store: &'a mut Sqlite,
+    /// Why the last robots.txt that was asked for did not come, if nobody answered.
+    silence: Option<FetchFailure>,
 }
 
 impl Visit<'_> {
@@ -137,6 +140,9 @@ impl Visit<'_> {
             has_hints: false,
             first_pass: Duration::ZERO,
         };
+        if let Some(failure) = self.silence.take() {
+            return Ok(Err(failure));
+        }
         if matches!(
             robots_found,
             RobotsFound::Disallowed | RobotsFound::Unreachable
@@ -202,7 +208,11 @@ impl Visit<'_> {
         let known = self.permits.kept(group);
         let known = known.into_iter().find(|robots| robots.origin == origin);
         let kept = match known {
-            Some(known) if !robots::is_due(&known, now) => known,
+            Some(known)
+                if !robots::is_due(&known, now) && known.answer != RobotsAnswer::Unreachable =>
+            {
+                known
+            }
             previous => self.fetch_robots(url, &origin, previous.as_ref()).await?,
         };
         let rules = RobotsRules::at(&kept, self.clock.now());
@@ -231,6 +241,13 @@ impl Visit<'_> {
             let hop = self
                 .hop(&at, robots::MAX_BYTES as u64, Overflow::Cut)
                 .await?;
+            if let Err(failure) = &hop {
+                let is_silent = matches!(
+                    failure.kind,
+                    FailureKind::Dns | FailureKind::Connect | FailureKind::Tls
+                );
+                self.silence = is_silent.then(|| failure.clone());
+            }
             match robots::read(&at, &hop, n_redirects) {
                 robots::Step::Done(answer) => break answer,
                 robots::Step::Follow(next) => {

@@ -30,7 +30,6 @@ impl Text<'_> {
             None => String::new(),
         };
         let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
-        let everything = "docs/reference/config.md has all keys";
         if message.starts_with("unknown field")
             && let [wrong, known @ ..] = quoted.as_slice()
         {
@@ -45,7 +44,7 @@ impl Text<'_> {
             };
             let hint = match table {
                 Some(table) => format!("[{table}] has {}", known.join(", ")),
-                None => format!("there are {}; {everything}", known.join(", ")),
+                None => format!("there are {}", known.join(", ")),
             };
             return self.refuse().cause(cause).hint(hint);
         }
@@ -65,7 +64,7 @@ impl Text<'_> {
         let message = message.replace('\n', "; ");
         self.refuse()
             .cause(format!("{place}{key}{message}"))
-            .hint(everything)
+            .hint("mend that line; what is not in the file has a default")
     }
 
     /// The table that a byte is in: what the last header before it names.

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use toml_edit::{DocumentMut, Item, Table, value};
+use toml_edit::{DocumentMut, Item, Table, TableLike, Value, value};
 
 use super::FILE;
 use crate::failure::{Failure, Outcome};
@@ -82,29 +82,59 @@ impl Editor {
 
     /// Sets `budget.polls`.
     pub(crate) fn set_budget(&mut self, polls: &str) -> Outcome<()> {
-        let budget = self
-            .document
-            .entry("budget")
-            .or_insert_with(|| Item::Table(Table::new()))
-            .as_table_like_mut()
-            .ok_or_else(|| Failure::input(format!("`budget` in {FILE} is not a table")))?;
-        match budget.get_mut("polls").and_then(Item::as_value_mut) {
-            // A comment behind the value stays there.
-            Some(old) => {
-                let decor = old.decor().clone();
-                *old = polls.into();
-                *old.decor_mut() = decor;
-            }
-            None => {
-                budget.insert("polls", value(polls));
+        set(self.table("budget")?, "polls", polls.into());
+        Ok(())
+    }
+
+    /// Sets `http.contact`.
+    pub(crate) fn set_contact(&mut self, contact: &str) -> Outcome<()> {
+        set(self.table("http")?, "contact", contact.into());
+        Ok(())
+    }
+
+    /// Adds addresses or networks to `http.allow_private`, unless all may be asked.
+    pub(crate) fn allow_private(&mut self, networks: &[String]) -> Outcome<()> {
+        let http = self.table("http")?;
+        let old = http.get("allow_private").and_then(Item::as_value);
+        if networks.is_empty() || old.and_then(Value::as_bool) == Some(true) {
+            return Ok(());
+        }
+        let mut list = old.and_then(Value::as_array).cloned().unwrap_or_default();
+        for network in networks {
+            if list.iter().all(|known| known.as_str() != Some(network)) {
+                list.push(network);
             }
         }
+        set(http, "allow_private", list.into());
         Ok(())
+    }
+
+    /// A table of settings, made if it is not there.
+    fn table(&mut self, name: &str) -> Outcome<&mut dyn TableLike> {
+        self.document
+            .entry(name)
+            .or_insert_with(|| Item::Table(Table::new()))
+            .as_table_like_mut()
+            .ok_or_else(|| Failure::input(format!("`{name}` in {FILE} is not a table")))
     }
 
     /// Writes the file, whole or not at all.
     pub(crate) fn write(&self, folder: &Path, unfinished: &Unfinished) -> Outcome<()> {
         write_whole(&folder.join(FILE), &self.document.to_string(), unfinished)
+    }
+}
+
+/// Sets a value; a comment behind the old one stays there.
+fn set(table: &mut dyn TableLike, key: &str, new: Value) {
+    match table.get_mut(key).and_then(Item::as_value_mut) {
+        Some(old) => {
+            let decor = old.decor().clone();
+            *old = new;
+            *old.decor_mut() = decor;
+        }
+        None => {
+            table.insert(key, value(new));
+        }
     }
 }
 
@@ -134,6 +164,24 @@ mod tests {
         assert_eq!(editor.document.to_string(), wanted);
         assert!(editor.remove_source("urls.txt") && !editor.remove_source("urls.txt"));
         assert_eq!(editor.document.to_string(), text.replace("5/day", "7/day"));
+    }
+
+    #[test]
+    fn private_addresses_are_added_to_those_that_are_there() {
+        let edited = |text: &str| {
+            let mut editor = Editor {
+                document: text.parse().unwrap(),
+            };
+            let new = ["10.0.0.1".to_owned(), "127.0.0.1".to_owned()];
+            editor.allow_private(&new).unwrap();
+            editor.document.to_string()
+        };
+        let both = "[http]\nallow_private = [\"10.0.0.1\", \"127.0.0.1\"]\n";
+        assert_eq!(edited(""), both);
+        assert_eq!(edited("[http]\nallow_private = false\n"), both);
+        assert_eq!(edited("[http]\nallow_private = [\"10.0.0.1\"]\n"), both);
+        let all = "[http]\nallow_private = true\n";
+        assert_eq!(edited(all), all);
     }
 
     #[test]

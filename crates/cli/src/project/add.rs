@@ -3,16 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use springtide_engine::settings::SourceSettings;
+use springtide_engine::fetch::guard::is_public;
+use springtide_engine::settings::{self, SourceSettings};
 use springtide_engine::view::kind_name;
 use springtide_store::{Fact, Memory, SourceKind, Writer};
 
 use super::import::name_after;
 use super::{Project, init};
+use crate::args::SettingFlags;
 use crate::args::project::{Add, AddKind, per_day_text};
 use crate::config::edit::{Editor, NewSource};
+use crate::config::value::AllowPrivate;
 use crate::config::{self, Config, DEFAULT_BUDGET, address, path_for_file};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Code, Failure, Outcome};
 use crate::json::print_json;
 use crate::live::{self, Found};
 use crate::moment::brief;
@@ -41,37 +44,64 @@ pub(crate) fn run(
         .iter()
         .map(|text| Meant::new(text, args, &searches))
         .collect::<Outcome<Vec<_>>>()?;
-    let project = match there {
-        Some(project) => Some(project),
-        None if args.dry_run => None,
-        None => {
-            let folder = named.unwrap_or_else(|| Path::new("."));
-            let budget = args.budget.map(|budget| per_day_text(budget.0));
-            let made = init::make(folder, budget.as_deref(), unfinished)?;
-            talk.say(format!("made {}", folder.join(config::FILE).display()));
-            Some(made)
+    if there.is_some() || args.dry_run {
+        return add(args, meant, there.as_ref(), talk, unfinished);
+    }
+    let folder = named.unwrap_or_else(|| Path::new("."));
+    let budget = args.budget.map(|budget| per_day_text(budget.0));
+    let had_store = folder.join(super::STORE).exists();
+    let project = init::make(
+        folder,
+        budget.as_deref(),
+        args.http.contact.as_deref(),
+        unfinished,
+    )?;
+    let added = add(args, meant, Some(&project), talk, unfinished);
+    let config = project.config(&SettingFlags::default(), Talk::Quiet)?;
+    if added.is_err() && config.settings.sources.is_empty() {
+        // What was made for nothing goes again.
+        let _ = std::fs::remove_file(folder.join(config::FILE));
+        if !had_store {
+            let _ = std::fs::remove_dir_all(project.store_folder());
         }
-    };
-    let mut config = match &project {
+    } else {
+        talk.say(format!("made {}", folder.join(config::FILE).display()));
+    }
+    added
+}
+
+/// Adds what is meant to a project, or says what would be added.
+fn add(
+    args: &Add,
+    meant: Vec<Meant>,
+    project: Option<&Project>,
+    talk: Talk,
+    unfinished: &Unfinished,
+) -> Outcome<()> {
+    let flags = args.http.as_settings();
+    let mut config = match project {
         Some(project) => project.config(&flags, talk)?,
         None => config::defaults(&flags)?,
     };
-    let folder = project
-        .as_ref()
-        .map_or_else(|| Path::new("."), |project| &project.folder);
+    let folder = project.map_or_else(|| Path::new("."), |project| &project.folder);
     // Looking at an address leaves a trace, so that it is polite; of a dry run in no
     // project it is forgotten.
     let nowhere = tempfile::tempdir()
         .map_err(|error| Failure::failed("cannot make a temporary folder").cause(error))?;
-    let trace = project
-        .as_ref()
-        .map_or_else(|| nowhere.path(), |project| &project.folder);
+    let trace = project.map_or_else(|| nowhere.path(), |project| &project.folder);
     if args.dry_run {
         // What is there already need not be taken in again to say what is new.
         config.settings.sources.clear();
     }
 
-    let mut added = Vec::new();
+    let private = match &args.http.allow_private {
+        None | Some(AllowPrivate(settings::AllowPrivate::None)) => Vec::new(),
+        Some(AllowPrivate(settings::AllowPrivate::Only(networks))) => {
+            networks.iter().map(ToString::to_string).collect()
+        }
+        Some(AllowPrivate(settings::AllowPrivate::All)) => private_addresses(&meant),
+    };
+    let (mut added, mut refused) = (Vec::new(), Vec::new());
     for meant in meant {
         if let Meant::Search(source) = meant {
             // The file has it; its rows are still to be taken in.
@@ -91,9 +121,16 @@ pub(crate) fn run(
             Found::default()
         } else {
             let looking = talk.progress("looking", None);
-            let found = live::inspect(trace, &config.settings, &source)?;
+            let found = live::inspect(trace, &config.settings, &source);
             drop(looking);
-            found
+            match found {
+                Ok(found) => found,
+                Err(failure) if failure.code() == Code::SomeFailed => {
+                    refused.push(failure);
+                    continue;
+                }
+                Err(failure) => return Err(failure),
+            }
         };
         if let (Some(kind), None, false) = (found.kind, args.kind, args.site) {
             source.kind = kind;
@@ -101,11 +138,14 @@ pub(crate) fn run(
         config.settings.sources.push(source.clone());
         added.push((source, found));
     }
-    let mut store: Box<dyn Writer> = match &project {
+    if added.is_empty() && !refused.is_empty() {
+        return Err(all_refused(refused));
+    }
+    let mut store: Box<dyn Writer> = match project {
         Some(project) if !args.dry_run => Box::new(project.write()?),
         _ => Box::new(Memory::new()),
     };
-    let registered = match &project {
+    let registered = match project {
         Some(project) => project.register(&mut *store, &config, talk)?,
         None => Project {
             folder: PathBuf::from("."),
@@ -130,11 +170,15 @@ pub(crate) fn run(
             .cause(shorten_to(cause, 300))
             .hint(format!("{expected}; nothing was added")));
     }
-    if let (Some(project), false) = (&project, args.dry_run) {
+    if let (Some(project), false) = (project, args.dry_run) {
         let mut editor = Editor::open(&project.folder)?;
         if let Some(budget) = args.budget {
             editor.set_budget(&per_day_text(budget.0))?;
         }
+        if let Some(contact) = &args.http.contact {
+            editor.set_contact(contact)?;
+        }
+        editor.allow_private(&private)?;
         let new = added.iter().filter(|(source, _)| source.search.is_none());
         for (source, _) in new {
             editor.add_source(&NewSource {
@@ -166,19 +210,61 @@ pub(crate) fn run(
         })
         .collect();
     if args.json {
-        return print_json(&rows);
-    }
-    for row in &rows {
-        row.say(args.dry_run, talk);
-    }
-    if !rows.is_empty() && !args.dry_run {
-        if config.is_budget_assumed && args.budget.is_none() {
-            talk.say(format!("no budget is set; {DEFAULT_BUDGET}/day is assumed"));
+        print_json(&rows)?;
+    } else {
+        for row in &rows {
+            row.say(args.dry_run, talk);
         }
-        talk.say("next: `springtide run`");
+        if !rows.is_empty() && !args.dry_run {
+            if config.is_budget_assumed && args.budget.is_none() {
+                talk.say(format!("no budget is set; {DEFAULT_BUDGET}/day is assumed"));
+            }
+            talk.say("next: `springtide run`");
+        }
     }
-    Ok(())
+    match refused.is_empty() {
+        true => Ok(()),
+        false => Err(all_refused(refused)),
+    }
 }
+
+/// What could not be fetched, and so was not added.
+fn all_refused(mut refused: Vec<Failure>) -> Failure {
+    if refused.len() == 1 {
+        return refused.remove(0);
+    }
+    let few = refused.iter().take(MOST_REFUSED).map(Failure::in_a_line);
+    let more = match refused.len().saturating_sub(MOST_REFUSED) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    let n = count(refused.len());
+    let what = format!("{n} addresses could not be fetched, and were not added");
+    Failure::new(Code::SomeFailed, what)
+        .cause(format!("{}{more}", few.collect::<Vec<_>>().join("; ")))
+        .hint("check them; --offline adds them without fetching")
+}
+
+/// The private addresses of the hosts that are meant.
+fn private_addresses(meant: &[Meant]) -> Vec<String> {
+    let mut addresses = Vec::new();
+    for meant in meant {
+        let Meant::Url(url) = meant else {
+            continue;
+        };
+        let resolved = url.socket_addrs(|| None).unwrap_or_default();
+        let private = resolved
+            .into_iter()
+            .filter(|address| !is_public(address.ip()));
+        addresses.extend(private.map(|address| address.ip().to_string()));
+    }
+    addresses.sort();
+    addresses.dedup();
+    addresses
+}
+
+/// Failures that are told one by one.
+const MOST_REFUSED: usize = 5;
 
 /// Takes new sources out of the store again.
 fn forget(store: &mut dyn Writer, names: &[&str]) -> Outcome<()> {

@@ -36,7 +36,7 @@ pub(crate) fn run(
             "{FILE} is there already; its budget stays as it is"
         ));
     }
-    let project = make(folder, budget.as_deref(), unfinished)?;
+    let project = make(folder, budget.as_deref(), None, unfinished)?;
     // What is there has to be in order for the next verb to work.
     project.config(&SettingFlags::default(), talk)?;
     if args.json {
@@ -60,6 +60,7 @@ pub(crate) fn run(
 pub(crate) fn make(
     folder: &Path,
     budget: Option<&str>,
+    contact: Option<&str>,
     unfinished: &Unfinished,
 ) -> Outcome<Project> {
     let cannot = |error: std::io::Error| {
@@ -68,7 +69,7 @@ pub(crate) fn make(
     std::fs::create_dir_all(folder).map_err(cannot)?;
     let path = folder.join(FILE);
     if !path.exists() {
-        write_whole(&path, &template(budget), unfinished)?;
+        write_whole(&path, &template(budget, contact), unfinished)?;
     }
     let project = Project {
         folder: folder.to_owned(),
@@ -83,17 +84,21 @@ pub(crate) fn make(
     Ok(project)
 }
 
-fn template(budget: Option<&str>) -> String {
+fn template(budget: Option<&str>, contact: Option<&str>) -> String {
     let assumed = format!("{DEFAULT_BUDGET}/day");
+    let contact = match contact {
+        Some(contact) => format!("contact = {}", toml_edit::Value::from(contact)),
+        None => "# contact = \"you@example.org\"   # goes into the user agent".to_owned(),
+    };
     format!(
         "# What springtide keeps a copy of, and what it may spend on it.\n\
-         # docs/reference/config.md has all keys.\n\
+         # Everything has a default.\n\
          \n\
          [budget]\n\
          polls = \"{}\"\n\
          \n\
          [http]\n\
-         # contact = \"you@example.org\"   # goes into the user agent\n",
+         {contact}\n",
         budget.unwrap_or(&assumed)
     )
 }

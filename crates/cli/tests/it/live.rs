@@ -140,6 +140,65 @@ fn from_a_sitemap_to_a_copy_its_changes_and_a_diff() {
     assert_eq!(json(&place.run("doctor --json").ok())["sound"], true);
 }
 
+/// What an `add` was told holds for later runs, and one that fails leaves nothing.
+#[test]
+fn add_keeps_what_it_was_told_and_leaves_nothing_when_it_fails() {
+    let (origin, place) = (origin(3), Place::new());
+    let page = origin.url(&origin.site().path(1));
+    // Nobody listens there.
+    let dead = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        format!("http://{}/", listener.local_addr().unwrap())
+    };
+    let private = place.run(&format!("add {page}"));
+    private.failed(3, &["is a private or special address", "--allow-private"]);
+    let refused = place.run(&format!("add {dead} --allow-private"));
+    refused.failed(3, &["cannot fetch", "refused", "--offline"]);
+    for name in ["springtide.toml", ".springtide"] {
+        assert!(!place.path(name).exists(), "{name}");
+    }
+
+    // The rest is done.
+    let flags = "--allow-private --contact me@example.org --budget 50000/day";
+    let added = place.run(&format!("add {dead} {page} {flags} --json"));
+    assert_eq!(json(&added)[0]["url"], page.as_str());
+    added.failed(3, &["cannot fetch", "refused"]);
+    let file = place.read("springtide.toml");
+    for line in [
+        "contact = \"me@example.org\"",
+        "allow_private = [\"127.0.0.1\"]",
+        "polls = \"50000/day\"",
+    ] {
+        assert!(file.contains(line), "{line} in {file}");
+    }
+    assert_eq!(file.matches("contact").count(), 1, "{file}");
+    assert_eq!(json(&place.run("run --once --json").ok())["n_changes"], 0);
+    let row = &lines(&place.run("ls --elements --json").ok())[0];
+    assert_eq!(row["state"], "ok");
+}
+
+/// Once the file allows it, what failed because of it is tried at once.
+#[test]
+fn what_the_file_did_not_allow_is_polled_when_it_does() {
+    let (origin, place) = (origin(3), Place::new());
+    let page = origin.url(&origin.site().path(1));
+    place
+        .run(&format!("add {page} --offline --budget 50000/day"))
+        .ok();
+    place.run("run --once").failed(3, &["private or special"]);
+    let row = &lines(&place.run("ls --elements --json").ok())[0];
+    assert_eq!(
+        (&row["state"], &row["error"]["kind"]),
+        (&"failing".into(), &"address".into())
+    );
+    let mended = place.read("springtide.toml") + "[http]\nallow_private = true\n";
+    let mended = mended.replacen("[http]\n# contact", "# contact", 1);
+    std::fs::write(place.path("springtide.toml"), mended).unwrap();
+    place.run("run --once").ok();
+    let row = &lines(&place.run("ls --elements --json").ok())[0];
+    assert_eq!(row["state"], "ok");
+}
+
 /// Ten polls, where a tenth of a day's is less; then it says until when to wait.
 #[test]
 fn a_poll_that_is_asked_for_runs_ahead_of_the_budget() {

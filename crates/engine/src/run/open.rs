@@ -11,8 +11,8 @@ use springtide_policy::estimate::DateTrust;
 use springtide_policy::schedule::Scheduler;
 use springtide_policy::{Elements, GroupId, Groups, Present, Span, Time};
 use springtide_store::{
-    Bodies, Brief, ElementId, MemoryOf, Partition, Reader, Role, SourceId, SourceKind, Sqlite,
-    State,
+    Bodies, Brief, ElementId, FailureKind, MemoryOf, Partition, Reader, Role, SourceId, SourceKind,
+    Sqlite, State,
 };
 use tokio::sync::{Semaphore, broadcast, mpsc};
 use tokio::task::JoinSet;
@@ -27,9 +27,11 @@ use crate::ledger::Ledger;
 use crate::newcomers::Newcomers;
 use crate::permits::{self, Permits};
 use crate::poll::PollContext;
-use crate::settings::{FeedEntries, FirstPass, Settings};
+use crate::settings::{AllowPrivate, FeedEntries, FirstPass, Settings};
 use crate::{Error, Outside, choose, clock, register};
 
+/// Elements without a copy that are asked at the start why they have none.
+const MOST_MENDED: usize = 100_000;
 /// A listing waits no longer than a day, whatever is learned of it.
 const LONGEST_LISTING_WAIT: f64 = 1.0;
 
@@ -213,12 +215,19 @@ impl Engine {
         // Spread over what is left of their time out, since nobody knows how often each
         // has failed.
         let time_out = self.time_out();
+        // Someone may have set this since.
+        let is_mending =
+            self.settings.http.allow_private != AllowPrivate::None && out.len() <= MOST_MENDED;
         for (id, group, polled_at, is_gone) in out {
             let wait = match is_gone {
                 false if time_out > ROBOTS_HOLD => ROBOTS_HOLD,
                 _ => time_out,
             };
-            self.agenda.look_at(id, Some(group), polled_at + wait);
+            let due = match !is_gone && is_mending && self.was_not_allowed(id)? {
+                true => at,
+                false => polled_at + wait,
+            };
+            self.agenda.look_at(id, Some(group), due);
         }
         for (group, n) in self.ledger.store().n_new()? {
             if !search_hosts.contains(&group) {
@@ -228,6 +237,12 @@ impl Engine {
         }
         self.agenda.set_n_known(self.ledger.next_element());
         Ok(n_elements)
+    }
+
+    /// Whether the settings kept the last poll of an element from being made.
+    fn was_not_allowed(&self, id: ElementId) -> Result<bool, Error> {
+        let failure = self.ledger.kept(id)?.and_then(|kept| kept.failure);
+        Ok(failure.is_some_and(|failure| failure.kind == FailureKind::Address))
     }
 
     /// Someone wants these to be polled next.
