@@ -86,6 +86,15 @@ impl<'a> Sent<'a> {
         }
     }
 
+    /// The same for an address that the validators are not of.
+    pub(crate) fn without_validators(self) -> Self {
+        Self {
+            etag: None,
+            last_modified: None,
+            ..self
+        }
+    }
+
     pub(crate) fn has_validators(&self) -> bool {
         self.etag.is_some() || self.last_modified.is_some()
     }

@@ -129,7 +129,7 @@ async fn what_is_due_now_is_polled_and_then_it_ends() {
 }
 
 /// A site on which nothing ever changes.
-fn quiet_site(world: &World, n_pages: usize) -> Origin {
+pub(crate) fn quiet_site(world: &World, n_pages: usize) -> Origin {
     world.site(
         "docs.example",
         SiteSettings {
@@ -295,53 +295,6 @@ async fn elements_go_and_come_back() {
         [ChangeKind::Back, ChangeKind::Gone, ChangeKind::Gone]
     );
     assert_eq!(kinds[3..], [ChangeKind::Added; 6]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_has_moved_for_good_keeps_its_history() {
-    let world = World::new();
-    let origin = quiet_site(&world, 3);
-    let folder = tempfile::tempdir().unwrap();
-    let settings = settings(&[("docs", SourceKind::Sitemap, origin.url("/sitemap.xml"))]);
-    world.run_once(folder.path(), &settings).await;
-    let before = elements(folder.path());
-    let moved = before
-        .iter()
-        .find(|kept| kept.element.role == Role::Page)
-        .unwrap();
-    let path = moved.element.locator.replace(&origin.url(""), "");
-    origin.script(&path, Behaviour::redirect(301, "/new/place.html"));
-    let body = Behaviour::body(
-        "text/html",
-        "<html><body><main><p>It is here now.</p></main></body></html>",
-    );
-    origin.script("/new/place.html", body);
-    for _ in 0..2 {
-        let until = Until {
-            what: What::These(vec![moved.element.id]),
-            ..Until::default()
-        };
-        world.run(folder.path(), settings.clone(), until).await;
-    }
-    let after = elements(folder.path());
-    let kept = after
-        .iter()
-        .find(|kept| kept.element.id == moved.element.id)
-        .unwrap();
-    assert_eq!(kept.element.locator, origin.url("/new/place.html"));
-    assert_eq!(kept.history.n_polls, moved.history.n_polls + 2);
-    let old = after
-        .iter()
-        .find(|kept| kept.element.locator == moved.element.locator)
-        .unwrap();
-    assert_eq!(old.state, State::Gone);
-    // The second poll went straight there.
-    let n = origin
-        .requests()
-        .iter()
-        .filter(|request| request.path == path)
-        .count();
-    assert_eq!(n, 2);
 }
 
 #[tokio::test(start_paused = true)]
