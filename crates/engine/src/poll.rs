@@ -145,10 +145,16 @@ struct Trip {
 
 async fn follow(job: &Job, context: &PollContext, trip: &mut Trip) -> Result<Found, FetchFailure> {
     let protocol = &*job.protocol;
-    let sent = protocol.request(&job.kept, job.purpose);
+    let copy = job.kept.copy.as_ref();
+    let is_lost = copy.is_some_and(|copy| !blocking(|| context.bodies.is_sound(copy.body)));
+    let sent = match protocol.request(&job.kept, job.purpose) {
+        // Whoever said that nothing has changed would leave us without it.
+        sent if is_lost => sent.without_validators(),
+        sent => sent,
+    };
     // Validators are those of what was found at one address, and say nothing of another:
     // a page whose date is before that of a notice in its place would count as unchanged.
-    let found_at = job.kept.copy.as_ref().map(|copy| {
+    let found_at = copy.map(|copy| {
         let location = copy.location.as_deref();
         fetch::locator(location.unwrap_or(&job.kept.element.locator))
     });
@@ -194,6 +200,7 @@ async fn follow(job: &Job, context: &PollContext, trip: &mut Trip) -> Result<Fou
                     trip.way.ended_at = protocol.follows_redirects().then(|| url.clone());
                     let answered = Answered {
                         kept: &job.kept,
+                        is_lost,
                         has_validators: sent.has_validators(),
                         answer: &answer,
                         url: &url,

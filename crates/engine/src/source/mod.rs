@@ -105,6 +105,8 @@ impl<'a> Sent<'a> {
 pub(crate) struct Answered<'a> {
     /// The element that was polled, as it was before.
     pub(crate) kept: &'a Kept,
+    /// Whether the body of our copy is missing or damaged: whatever comes is new to us.
+    pub(crate) is_lost: bool,
     /// Whether validators of our copy were sent.
     pub(crate) has_validators: bool,
     pub(crate) answer: &'a Answer,

@@ -298,6 +298,56 @@ async fn elements_go_and_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_body_that_is_lost_or_damaged_is_fetched_anew() {
+    let world = World::new();
+    let origin = quiet_site(&world, 3);
+    let folder = tempfile::tempdir().unwrap();
+    let settings = settings(&[("docs", SourceKind::Sitemap, origin.url("/sitemap.xml"))]);
+    world.run_once(folder.path(), &settings).await;
+    let before = elements(folder.path());
+    let pages: Vec<&Kept> = before
+        .iter()
+        .filter(|kept| kept.element.role == Role::Page)
+        .collect();
+    let place = folder.path().join(".springtide/bodies");
+    let file = |kept: &Kept| {
+        let name = kept.copy.as_ref().unwrap().body.to_string();
+        place.join(&name[..2]).join(&name[2..])
+    };
+    let n_bytes = std::fs::metadata(file(pages[0])).unwrap().len();
+    std::fs::write(file(pages[0]), vec![0; n_bytes as usize]).unwrap();
+    std::fs::remove_file(file(pages[1])).unwrap();
+    let poll = async || {
+        let n_before = origin.requests().len();
+        let until = Until {
+            what: What::These(pages.iter().map(|kept| kept.element.id).collect()),
+            ..Until::default()
+        };
+        world.run(folder.path(), settings.clone(), until).await;
+        let mut requests = origin.requests().split_off(n_before);
+        requests.retain(|request| request.path != "/robots.txt");
+        requests.sort_by_key(|request| request.path.clone());
+        requests
+    };
+    // The other one is asked for as always.
+    let statuses: Vec<u16> = poll().await.iter().map(|request| request.status).collect();
+    assert_eq!(statuses, [200, 200, 304]);
+    let bodies = Bodies::open(&place).unwrap();
+    let after = elements(folder.path());
+    for (kept, n_changes) in after
+        .iter()
+        .filter(|kept| kept.element.role == Role::Page)
+        .zip([1, 1, 0])
+    {
+        let body = bodies.get(kept.copy.as_ref().unwrap().body).unwrap();
+        assert_eq!(version_in(&body), Some(0));
+        assert_eq!(kept.history.n_changes, n_changes);
+    }
+    let statuses: Vec<u16> = poll().await.iter().map(|request| request.status).collect();
+    assert_eq!(statuses, [304, 304, 304]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn all_that_is_due_at_one_host_is_polled_before_it_ends() {
     let world = World::new();
     let origin = quiet_site(&world, 20);
