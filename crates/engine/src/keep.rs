@@ -5,17 +5,17 @@ use std::time::Duration;
 use springtide_policy::freshness::expected_age_of_first_change;
 use springtide_policy::{Gamma, Outcome, Rate, Span};
 use springtide_store::{
-    Change, ChangeKind, Copy, Failure, FailureKind, Kept, Moment, Poll, PollOutcome, Purpose, Role,
-    State,
+    Change, ChangeKind, Copy, Element, Failure, FailureKind, Kept, Moment, Poll, PollOutcome,
+    Purpose, Redirect, Role, State,
 };
 
 use url::Url;
 
 use crate::clock;
 use crate::detect::size_of_change;
-use crate::fetch::{FetchFailure, http_date};
+use crate::fetch::{self, FetchFailure, http_date};
 use crate::permits::Permit;
-use crate::poll::{Done, Found};
+use crate::poll::{Done, Found, Way};
 use crate::source::{Mention, Own, Sighting};
 
 /// What a request showed of one element: of the one that it was for, or of another.
@@ -31,8 +31,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) sight: Sight<'a>,
     /// Where it was asked for, if it was asked for by itself.
     pub(crate) url: Option<&'a Url>,
-    /// Where it has moved for good.
-    pub(crate) moved_to: Option<&'a Url>,
+    /// Where that led, if it was.
+    pub(crate) way: Option<&'a Way>,
     /// What it names.
     pub(crate) mentions: &'a [Mention],
     /// Why that may not be all.
@@ -76,7 +76,7 @@ impl Done {
                 Err(failure) => Sight::Failed(failure),
             },
             url: Some(&self.job.url),
-            moved_to: self.moved_to.as_ref(),
+            way: Some(&self.way),
             mentions: reading.map_or(&[], |reading| &reading.mentions),
             problem: reading.and_then(|reading| reading.problem.as_deref()),
             pause: reading.and_then(|reading| reading.pause),
@@ -151,10 +151,6 @@ pub(crate) fn conclude(seen: &Seen<'_>, belief: Option<Gamma>, trusts_dates: boo
     };
     kept.history.n_polls = kept.history.n_polls.saturating_add(1);
     kept.history.polled_at = Some(at);
-    if let (Sight::NotThere | Sight::Failed(_), Some(copy)) = (seen.sight, &mut kept.copy) {
-        // If it is not where it moved to, it may be where it was.
-        copy.location = None;
-    }
     match seen.sight {
         Sight::KeptOut(permit) => {
             // Nothing was asked, so it was no poll.
@@ -230,6 +226,9 @@ pub(crate) fn conclude(seen: &Seen<'_>, belief: Option<Gamma>, trusts_dates: boo
         }
         Sight::NotModified => {
             answered(&mut kept, at);
+            if let Some(copy) = &mut kept.copy {
+                copy.redirect = redirect_of(seen);
+            }
             let (change, next) = returned(before, &kept, at, Outcome::Unchanged);
             let age_ms = age_of_fresh(&kept, trusts_dates);
             conclusion(kept, PollOutcome::Unchanged, change, next, age_ms)
@@ -301,12 +300,12 @@ pub(crate) fn describe(failure: &FetchFailure, at: Moment) -> Failure {
 /// came last.
 fn copy_of(seen: &Seen<'_>, here: &Sighting) -> Copy {
     let (before, at) = (seen.before, seen.at);
-    // Whoever was asked where it moved to is still there.
     let known = before.copy.as_ref().and_then(|copy| copy.location.clone());
-    let location = match seen.moved_to {
-        Some(url) => Some(url.to_string()),
-        None => known.filter(|known| seen.url.is_some_and(|url| known == url.as_str())),
+    let location = match seen.way.and_then(|way| way.ended_at.as_ref()) {
+        Some(url) => (!is_locator_of(&before.element, url)).then(|| url.to_string()),
+        None => known,
     };
+    let redirect = redirect_of(seen);
     match (&before.copy, here.body) {
         (Some(copy), None) => Copy {
             etag: here.etag.clone(),
@@ -316,6 +315,7 @@ fn copy_of(seen: &Seen<'_>, here: &Sighting) -> Copy {
             digest: here.digest,
             sketch: here.sketch.clone(),
             location,
+            redirect,
             ..copy.clone()
         },
         (copy, body) => Copy {
@@ -329,8 +329,45 @@ fn copy_of(seen: &Seen<'_>, here: &Sighting) -> Copy {
             fetched_at: at,
             changed_at: copy.as_ref().map(|_| at),
             location,
+            redirect,
             sketch: here.sketch.clone(),
         },
+    }
+}
+
+fn is_locator_of(element: &Element, url: &Url) -> bool {
+    fetch::locator(&element.locator).is_ok_and(|own| own == *url)
+}
+
+/// Where the locator of an element sends us for good, after an answer that could be used.
+/// Whether that is a move depends on other elements too.
+fn redirect_of(seen: &Seen<'_>) -> Option<Redirect> {
+    let known = seen.before.copy.as_ref();
+    let known = known.and_then(|copy| copy.redirect.clone());
+    let (Some(url), Some(way)) = (seen.url, seen.way) else {
+        return known;
+    };
+    let has_asked_it = is_locator_of(&seen.before.element, url);
+    match (&way.sent_to, known) {
+        (_, known) if !has_asked_it => known,
+        (Some(to), Some(known)) if known.to == to.as_str() => Some(Redirect {
+            last_at: seen.at,
+            n_polls: known.n_polls.saturating_add(1),
+            ..known
+        }),
+        (Some(to), _) => Some(Redirect {
+            to: to.to_string(),
+            first_at: seen.at,
+            last_at: seen.at,
+            n_polls: 1,
+            is_move: false,
+        }),
+        // It was not there, but where it has moved to: it is asked again in a while.
+        (None, Some(known)) if way.was_not_there => Some(Redirect {
+            last_at: seen.at,
+            ..known
+        }),
+        (None, _) => None,
     }
 }
 

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use springtide_policy::GroupId;
 use springtide_policy::schedule::Scheduler;
 use springtide_store::{
-    Bodies, BodyId, Change, Element, ElementId, Fact, Failure, FailureKind, Kept, Numbers, Poll,
-    PollOutcome, Query, Reader, Role, Source, SourceId, State, Totals, Writer,
+    Bodies, BodyId, Change, Element, ElementId, Fact, Failure, Kept, Numbers, Poll, PollOutcome,
+    Query, Reader, Role, Source, SourceId, State, Totals, Writer,
 };
 
 use crate::Error;
@@ -210,17 +210,16 @@ impl Ledger {
         self.facts.push(Fact::Change(change));
     }
 
-    /// Leaves a note at the old address of an element that moved for good.
-    pub(crate) fn leave_note(&mut self, old: Element, failure: Failure) -> Result<(), Error> {
-        debug_assert_eq!(failure.kind, FailureKind::Moved);
-        let mut kept = self.add(old)?;
-        let before = kept.clone();
-        kept.state = State::Gone;
-        kept.is_unlisted = true;
-        kept.failure = Some(failure);
-        self.count(&before, &kept, None);
-        self.write(kept);
-        Ok(())
+    /// Whether no other element of a source is sent on to this address for good.
+    pub(crate) fn is_sole_redirect(
+        &self,
+        source: SourceId,
+        id: ElementId,
+        address: &str,
+    ) -> Result<bool, Error> {
+        // Of two, one is another.
+        let found = self.store.redirected_to(source, address, 2)?;
+        Ok(found.into_iter().all(|other| other == id))
     }
 
     /// A body that nothing names any more.

@@ -28,6 +28,9 @@ pub(crate) struct Job {
     pub(crate) kept: Kept,
     /// Where to ask.
     pub(crate) url: Url,
+    /// Where to ask if nobody is there: where the element has moved to, if it is asked
+    /// at its locator to see whether that still holds.
+    pub(crate) instead: Option<Url>,
     pub(crate) host: GroupId,
     pub(crate) purpose: Purpose,
     pub(crate) is_counted: bool,
@@ -63,9 +66,19 @@ pub(crate) struct Done {
     pub(crate) job: Job,
     pub(crate) at: Moment,
     pub(crate) status: Option<u16>,
-    /// Where the element has moved for good.
-    pub(crate) moved_to: Option<Url>,
+    pub(crate) way: Way,
     pub(crate) found: Result<Found, FetchFailure>,
+}
+
+/// Where the redirects of a poll led.
+#[derive(Debug, Default)]
+pub(crate) struct Way {
+    /// Where it was sent for good, if every redirect said so.
+    pub(crate) sent_to: Option<Url>,
+    /// Where the last answer came from.
+    pub(crate) ended_at: Option<Url>,
+    /// Nobody was at the locator, so it was asked where the element has moved to.
+    pub(crate) was_not_there: bool,
 }
 
 /// What a poll came to.
@@ -106,7 +119,7 @@ pub(crate) async fn poll(job: Job, context: PollContext) {
         job,
         at,
         status: trip.status,
-        moved_to: trip.moved_to,
+        way: trip.way,
         found,
     })));
 }
@@ -117,7 +130,7 @@ pub(crate) fn keep_out(job: Job, permit: Permit, now: Moment) -> Done {
         job,
         at: now,
         status: None,
-        moved_to: None,
+        way: Way::default(),
         found: Ok(Found::KeptOut(permit)),
     }
 }
@@ -127,17 +140,35 @@ pub(crate) fn keep_out(job: Job, permit: Permit, now: Moment) -> Done {
 struct Trip {
     status: Option<u16>,
     at: Option<Moment>,
-    moved_to: Option<Url>,
+    way: Way,
 }
 
 async fn follow(job: &Job, context: &PollContext, trip: &mut Trip) -> Result<Found, FetchFailure> {
     let protocol = &*job.protocol;
-    let sent = protocol.request(&job.kept, job.purpose);
+    let copy = job.kept.copy.as_ref();
+    let is_lost = copy.is_some_and(|copy| !blocking(|| context.bodies.is_sound(copy.body)));
+    let sent = match protocol.request(&job.kept, job.purpose) {
+        // Whoever said that nothing has changed would leave us without it.
+        sent if is_lost => sent.without_validators(),
+        sent => sent,
+    };
+    // Validators are those of what was found at one address, and say nothing of another:
+    // a page whose date is before that of a notice in its place would count as unchanged.
+    let found_at = copy.map(|copy| {
+        let location = copy.location.as_deref();
+        fetch::locator(location.unwrap_or(&job.kept.element.locator))
+    });
+    let mut instead = job.instead.clone();
     let mut url = job.url.clone();
     let mut host = job.host;
     let mut seen = BTreeSet::new();
     let mut is_permanent = true;
     loop {
+        let is_same_place = matches!(&found_at, Some(Ok(address)) if *address == url);
+        let sent = match is_same_place {
+            true => sent,
+            false => sent.without_validators(),
+        };
         let ask = Ask {
             etag: sent.etag,
             last_modified: sent.last_modified,
@@ -152,28 +183,35 @@ async fn follow(job: &Job, context: &PollContext, trip: &mut Trip) -> Result<Fou
             verdict(&hop, protocol.has_own_pauses()),
         ));
         fail_point("answered");
-        let answer = match hop {
-            Ok(answer) => answer,
-            Err(failure) => {
+        let next = match (hop, instead.take()) {
+            (hop, Some(moved_to)) if !is_usable(&hop) => {
+                trip.way.was_not_there = true;
+                is_permanent = false;
+                moved_to
+            }
+            (Err(failure), _) => {
                 trip.at = Some(context.clock.now());
                 return Err(failure);
             }
+            (Ok(answer), _) => {
+                trip.status = Some(answer.status);
+                trip.at = Some(clock::moment(answer.answered_at.max(answer.asked_at)));
+                if !(answer.is_redirect() && protocol.follows_redirects()) {
+                    trip.way.ended_at = protocol.follows_redirects().then(|| url.clone());
+                    let answered = Answered {
+                        kept: &job.kept,
+                        is_lost,
+                        has_validators: sent.has_validators(),
+                        answer: &answer,
+                        url: &url,
+                        bodies: &context.bodies,
+                    };
+                    return read(protocol, context, &answered).await;
+                }
+                is_permanent &= matches!(answer.status, 301 | 308);
+                fetch::resolve(&url, answer.location.as_deref().unwrap_or_default())?
+            }
         };
-        trip.status = Some(answer.status);
-        trip.at = Some(clock::moment(answer.answered_at.max(answer.asked_at)));
-        if !(answer.is_redirect() && protocol.follows_redirects()) {
-            let answered = Answered {
-                kept: &job.kept,
-                has_validators: sent.has_validators(),
-                answer: &answer,
-                url: &url,
-                bodies: &context.bodies,
-            };
-            return read(protocol, context, &answered).await;
-        }
-        let location = answer.location.as_deref().unwrap_or_default();
-        let next = fetch::resolve(&url, location)?;
-        is_permanent &= matches!(answer.status, 301 | 308);
         if !seen.insert(url.clone()) || seen.contains(&next) || seen.len() > MOST_REDIRECTS {
             return Err(FetchFailure::new(
                 FailureKind::Redirects,
@@ -193,9 +231,15 @@ async fn follow(job: &Job, context: &PollContext, trip: &mut Trip) -> Result<Fou
             }
             Ok((refusal, _)) => return Ok(Found::KeptOut(refusal)),
         }
-        trip.moved_to = is_permanent.then(|| next.clone());
+        trip.way.sent_to = is_permanent.then(|| next.clone());
         url = next;
     }
+}
+
+/// Whether an answer shows the element, or where it is.
+fn is_usable(hop: &Result<Answer, FetchFailure>) -> bool {
+    hop.as_ref()
+        .is_ok_and(|answer| answer.is_redirect() || matches!(answer.status, 200 | 203 | 304))
 }
 
 /// What the last answer of a poll says.

@@ -346,6 +346,7 @@ fn polled(mut kept: Kept, now: i64) -> Vec<Fact> {
             fetched_at: at,
             changed_at: is_change.then_some(at),
             location: None,
+            redirect: None,
             sketch: vec![now as u8; 128],
         });
     }

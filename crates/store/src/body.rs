@@ -109,7 +109,7 @@ impl Bodies {
         })
     }
 
-    /// Keeps a body, unless it is there.
+    /// Keeps a body, unless it is there. One that is damaged is replaced.
     ///
     /// When this returns, the body survives the death of the process. It is not
     /// forced to the disk: if the machine dies, [`get`](Self::get) says that the
@@ -120,10 +120,8 @@ impl Bodies {
     pub fn put(&self, bytes: &[u8]) -> Result<BodyId, Error> {
         let id = BodyId::of(bytes);
         let path = self.path(id);
-        match fs::metadata(&path) {
-            // An empty file is what a dying machine may leave behind.
-            Ok(metadata) if metadata.len() > 0 => return Ok(id),
-            _ => {}
+        if self.is_sound(id) {
+            return Ok(id);
         }
         let number = self.n_begun.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}{number}", self.prefix);
@@ -150,6 +148,11 @@ impl Bodies {
             }
             Err(source) => Err(Error::file(&self.path(id), source)),
         }
+    }
+
+    /// Whether a body is there as it was put: all of it is read.
+    pub fn is_sound(&self, id: BodyId) -> bool {
+        self.get(id).is_ok()
     }
 
     /// Whether a body is there; not whether it is sound.

@@ -36,8 +36,8 @@ use std::collections::BTreeSet;
 use crate::{
     Audit, BodyId, Brief, Change, ChangeFilter, ChangeKind, Copy, Element, ElementId, Error, Fact,
     Failure, FailureKind, Group, GroupId, History, Host, Kept, MemoryOf, Moment, Numbered, Numbers,
-    Partition, Pause, Poll, PollOutcome, Purpose, Query, Reader, Robots, RobotsAnswer, Role,
-    Source, SourceId, SourceKind, State, Totals, Writer,
+    Partition, Pause, Poll, PollOutcome, Purpose, Query, Reader, Redirect, Robots, RobotsAnswer,
+    Role, Source, SourceId, SourceKind, State, Totals, Writer,
 };
 
 /// Where there is a store to be tested, empty at first.
@@ -504,6 +504,7 @@ pub fn everything_about_an_element_is_kept(store: &mut dyn Writer) {
         fetched_at: Moment(-1),
         changed_at: None,
         location: None,
+        redirect: None,
         sketch: Vec::new(),
     });
     check(store, &kept);
@@ -1034,6 +1035,14 @@ pub fn assert_same(a: &dyn Reader, b: &dyn Reader, n_elements: u32, n_others: u3
             b.find(*source, locator).unwrap()
         );
         assert_eq!(a.find_all(locator).unwrap(), b.find_all(locator).unwrap());
+        let redirect = kept.copy.as_ref().and_then(|copy| copy.redirect.as_ref());
+        let to = redirect.map_or(locator.as_str(), |redirect| &redirect.to);
+        for limit in [0, 1, usize::MAX] {
+            assert_eq!(
+                a.redirected_to(*source, to, limit).unwrap(),
+                b.redirected_to(*source, to, limit).unwrap()
+            );
+        }
         let ids = b.find_ids(*source, &[locator, "?"]).unwrap();
         assert_eq!(a.find_ids(*source, &[locator, "?"]).unwrap(), ids);
     }
@@ -1185,6 +1194,13 @@ fn full(id: u32) -> Kept {
             fetched_at: Moment(1_700_000_000_000),
             changed_at: Some(Moment(1_700_000_000_001)),
             location: Some("https://b.example/".into()),
+            redirect: Some(Redirect {
+                to: "https://c.example/".into(),
+                first_at: Moment(1_700_000_000_005),
+                last_at: Moment(1_700_000_000_006),
+                n_polls: 7,
+                is_move: true,
+            }),
             sketch: vec![3; 100],
         }),
         history: History {

@@ -251,10 +251,28 @@ pub struct Copy {
     pub fetched_at: Moment,
     /// When the last change was found, if one was.
     pub changed_at: Option<Moment>,
-    /// Where it was last found, if not at its locator.
+    /// Where it was last found, if not at its locator. The validators hold there.
     pub location: Option<String>,
+    /// Where its locator sends us on for good, if it does.
+    pub redirect: Option<Redirect>,
     /// A sketch of the text, by which the size of a change is told.
     pub sketch: Vec<u8>,
+}
+
+/// Where the locator of an element sends us on, by a status that says for good.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Redirect {
+    /// Where to.
+    pub to: String,
+    /// The first poll that was sent there.
+    pub first_at: Moment,
+    /// The last poll that asked at the locator.
+    pub last_at: Moment,
+    /// How many polls were sent there.
+    pub n_polls: u32,
+    /// Whether the element counts as moved: it is then asked there, and at its locator
+    /// from time to time.
+    pub is_move: bool,
 }
 
 /// What was seen of an element.

@@ -102,6 +102,14 @@ pub trait Reader: Send {
     }
     /// All elements with this locator, whichever source they are of.
     fn find_all(&self, locator: &str) -> Result<Vec<Kept>, Error>;
+    /// Elements of a source whose locators send us on to an address for good, as far
+    /// as that is written down in their copies: at most `limit` of them.
+    fn redirected_to(
+        &self,
+        source: SourceId,
+        address: &str,
+        limit: usize,
+    ) -> Result<Vec<ElementId>, Error>;
     /// Elements in the order of their numbers: at most `limit` with numbers from
     /// `from` on, of one source or of all.
     fn elements(

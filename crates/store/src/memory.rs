@@ -244,6 +244,21 @@ impl Reader for Memory {
         Ok(facts.elements_where(|kept| kept.element.locator == locator))
     }
 
+    fn redirected_to(
+        &self,
+        source: SourceId,
+        address: &str,
+        limit: usize,
+    ) -> Result<Vec<ElementId>, Error> {
+        let facts = self.facts();
+        let leads_there = |kept: &&Kept| {
+            let redirect = kept.copy.as_ref().and_then(|copy| copy.redirect.as_ref());
+            kept.element.source == source && redirect.is_some_and(|found| found.to == address)
+        };
+        let found = facts.elements.values().filter(leads_there);
+        Ok(found.map(|kept| kept.element.id).take(limit).collect())
+    }
+
     fn elements(
         &self,
         source: Option<SourceId>,

@@ -13,10 +13,10 @@ use super::{Project, source_named, sources};
 use crate::args::SettingFlags;
 use crate::args::project::{Export, ExportForm};
 use crate::config::Config;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Code, Failure, Outcome};
 use crate::json::print_json;
 use crate::moment::{self, rfc3339};
-use crate::table::{Cells, Holds, Output, Texts, Unfinished, WholeFile, unwritable};
+use crate::table::{Cells, Holds, Output, Texts, Unfinished, WholeFile, shorten_to, unwritable};
 use crate::talk::{Talk, count, plural};
 
 pub(crate) fn run(
@@ -29,6 +29,8 @@ pub(crate) fn run(
     struct Summary {
         n_elements: u64,
         n_missing: u64,
+        /// The first of them.
+        missing: Vec<String>,
         to: String,
     }
     let config = project.config(&SettingFlags::default(), talk)?;
@@ -56,33 +58,64 @@ pub(crate) fn run(
         talk,
         unfinished,
     };
-    let (n_elements, n_missing) = match (args.form, to) {
+    let mut missing = Missing::default();
+    let n_elements = match (args.form, to) {
         (ExportForm::Bodies, None) => {
             return Err(Failure::input("bodies go into a folder")
                 .hint("name one: `springtide export bodies copy/`"));
         }
-        (ExportForm::Bodies, Some(folder)) => export.bodies(folder)?,
-        (ExportForm::Jsonl, to) => (export.jsonl(to)?, 0),
-        (ExportForm::Csv, to) => (export.csv(to)?, 0),
+        (ExportForm::Bodies, Some(folder)) => export.bodies(folder, &mut missing)?,
+        (ExportForm::Jsonl, to) => export.jsonl(to)?,
+        (ExportForm::Csv, to) => export.csv(to)?,
     };
     if let Some(to) = to {
-        if args.json {
-            return print_json(&Summary {
-                n_elements,
-                n_missing,
-                to: to.display().to_string(),
-            });
-        }
         let n = plural(n_elements, "element");
         talk.say(format!("wrote {n} to {}", to.display()));
+        if args.json {
+            print_json(&Summary {
+                n_elements,
+                n_missing: missing.n,
+                missing: missing.locators.clone(),
+                to: to.display().to_string(),
+            })?;
+        }
     }
-    if n_missing > 0 {
-        let n = count(n_missing as usize);
-        talk.say(format!(
-            "warning: {n} copies are damaged or missing and were left out; `springtide doctor` says more"
-        ));
+    missing.check(talk)
+}
+
+/// Copies whose bodies are missing or damaged.
+#[derive(Default)]
+struct Missing {
+    n: u64,
+    /// The first of them.
+    locators: Vec<String>,
+}
+
+impl Missing {
+    /// How many are named.
+    const MOST_NAMED: usize = 1000;
+
+    fn add(&mut self, locator: &str) {
+        self.n += 1;
+        if self.locators.len() < Self::MOST_NAMED {
+            self.locators.push(locator.to_owned());
+        }
     }
-    Ok(())
+
+    /// Names them; the rest is written.
+    fn check(&self, talk: Talk) -> Outcome<()> {
+        if self.n == 0 {
+            return Ok(());
+        }
+        for locator in &self.locators {
+            talk.say(format!("missing: {}", shorten_to(locator, 200)));
+        }
+        let n = count(usize::try_from(self.n).unwrap_or(usize::MAX));
+        let failure = Failure::new(Code::SomeFailed, "not everything could be written");
+        Err(failure
+            .cause(format!("the bodies of {n} copies are missing or damaged"))
+            .hint("the next poll of each fetches it anew; `springtide doctor` says more"))
+    }
 }
 
 struct Exporter<'a> {
@@ -131,22 +164,22 @@ impl Exporter<'_> {
     }
 
     /// Writes copies into a folder; the manifest appears when all are there. Says how
-    /// many, and how many could not be had.
-    fn bodies(&self, folder: &Path) -> Outcome<(u64, u64)> {
+    /// many.
+    fn bodies(&self, folder: &Path, missing: &mut Missing) -> Outcome<u64> {
         let failed =
             |path: &Path, error: &std::io::Error| unwritable(&path.display().to_string(), error);
         std::fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
         let bodies = self.project.bodies()?;
         let path = folder.join("manifest.jsonl");
         let mut manifest = WholeFile::new(Some(&path), self.unfinished)?;
-        let (mut n, mut n_missing) = (0, 0);
+        let mut n = 0;
         let mut made = PathBuf::new();
         self.each(&mut |kept, row| {
             let Some(copy) = kept.copy.as_ref().filter(|_| kept.state != State::Gone) else {
                 return Ok(());
             };
             let Ok(body) = bodies.get(copy.body) else {
-                n_missing += 1;
+                missing.add(row.locator);
                 return Ok(());
             };
             let file = file_name(kept, &row.source, copy);
@@ -169,7 +202,7 @@ impl Exporter<'_> {
             })
         })?;
         manifest.finish()?;
-        Ok((n, n_missing))
+        Ok(n)
     }
 
     fn jsonl(&self, to: Option<&Path>) -> Outcome<u64> {

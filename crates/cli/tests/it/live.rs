@@ -110,6 +110,23 @@ fn from_a_sitemap_to_a_copy_its_changes_and_a_diff() {
         assert_eq!(line["status"], 200);
     }
 
+    // One that is lost is named, and the others are written.
+    let line: Value = serde_json::from_str(manifest.lines().next().unwrap()).unwrap();
+    let lost = std::fs::read(place.path("copy").join(line["file"].as_str().unwrap())).unwrap();
+    let lost = springtide_store::BodyId::of(&lost).to_string();
+    let lost = place.path(&format!(".springtide/bodies/{}/{}", &lost[..2], &lost[2..]));
+    let kept = std::fs::read(&lost).unwrap();
+    std::fs::write(&lost, vec![0; kept.len()]).unwrap();
+    let words = [line["locator"].as_str().unwrap(), "missing or damaged"];
+    let summary = json(&place.run("export bodies part --json").failed(3, &words));
+    assert_eq!(
+        (&summary["n_elements"], &summary["n_missing"]),
+        (&19.into(), &1.into())
+    );
+    assert_eq!(summary["missing"][0], line["locator"]);
+    assert_eq!(place.read("part/manifest.jsonl").lines().count(), 19);
+    std::fs::write(&lost, kept).unwrap();
+
     let status = json(&place.run("status --json").ok());
     assert_eq!(
         (&status["n_polls"], &status["n_elements"]),

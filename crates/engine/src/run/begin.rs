@@ -11,7 +11,7 @@ use url::Url;
 use super::{Engine, Launch, SourceState, Waiter};
 use crate::fetch::{self, FetchFailure, GroupPath, group_of, robots};
 use crate::permits::{Permit, Word};
-use crate::poll::{self, Done, Job};
+use crate::poll::{self, Done, Job, Way};
 use crate::settings::FirstPass;
 use crate::{Error, clock};
 
@@ -79,17 +79,24 @@ impl Engine {
             self.agenda.give_back(&poll, at);
             return Ok(());
         }
-        let moved_to = kept.copy.as_ref().and_then(|copy| copy.location.clone());
-        let address = moved_to.as_deref().unwrap_or(&kept.element.locator);
-        let url = match fetch::locator(address) {
-            Ok(url) => url,
+        let mut address = match Address::of(&kept, now) {
+            Ok(address) => address,
             Err(failure) => {
                 self.agenda.give_back(&poll, at);
-                let job = self.job(kept, nowhere(), &poll, now);
+                let job = self.job(kept, Address::nowhere(), &poll, now);
                 return self.conclude(fail(job, failure, now), now);
             }
         };
-        let host = self.host_of(&url)?;
+        let mut host = self.host_of(&address.url)?;
+        if let Some(moved_to) = address.instead.take_if(|_| {
+            let word = self.permits.ask(host, &address.url, now);
+            let is_kept_out = matches!(word, Word::Known(permit) if permit != Permit::Go);
+            is_kept_out || self.agenda.gate().pause(host, at).is_some()
+        }) {
+            // Whether it is still sent on from its locator is not worth waiting for.
+            host = self.host_of(&moved_to)?;
+            address.url = moved_to;
+        }
         if poll.group != Some(host) {
             // It has moved to another host, whose turns are its own.
             self.agenda.give_back(&poll, at);
@@ -102,25 +109,25 @@ impl Engine {
             );
             return Ok(());
         }
-        match self.permits.ask(host, &url, now) {
+        match self.permits.ask(host, &address.url, now) {
             Word::Known(Permit::Go) => {
-                let job = self.job(kept, url, &poll, now);
+                let job = self.job(kept, address, &poll, now);
                 self.begin(job);
             }
             Word::Known(permit) => {
                 // Nothing is asked, so it costs nothing.
                 self.agenda.give_back(&poll, at);
-                let job = self.job(kept, url, &poll, now);
+                let job = self.job(kept, address, &poll, now);
                 self.conclude(poll::keep_out(job, permit, now), now)?;
             }
             Word::Coming => {
                 self.agenda.give_back(&poll, at);
-                self.permits.wait(host, &url, Waiter::Poll(poll));
+                self.permits.wait(host, &address.url, Waiter::Poll(poll));
             }
             Word::Unknown => {
                 self.agenda.refund(&poll);
-                self.permits.wait(host, &url, Waiter::Poll(poll));
-                self.fetch_robots(host, &url, at);
+                self.permits.wait(host, &address.url, Waiter::Poll(poll));
+                self.fetch_robots(host, &address.url, at);
             }
         }
         Ok(())
@@ -216,19 +223,16 @@ impl Engine {
         let Some(kept) = self.ledger.kept(poll.id)? else {
             return Ok(());
         };
-        let location = kept.copy.as_ref().and_then(|copy| copy.location.as_deref());
-        let url = fetch::locator(location.unwrap_or(&kept.element.locator));
-        let permit = match &url {
-            Ok(url) => self.permits.known(host, url),
-            Err(_) => Permit::Go,
-        };
-        match (permit, url) {
-            (Permit::Go, _) | (_, Err(_)) => self.agenda.wait(poll, at),
-            (permit, Ok(url)) => {
-                let job = self.job(kept, url, &poll, now);
-                self.conclude(poll::keep_out(job, permit, now), now)?;
+        if let Ok(address) = Address::of(&kept, now)
+            && address.instead.is_none()
+        {
+            let permit = self.permits.known(host, &address.url);
+            if permit != Permit::Go {
+                let job = self.job(kept, address, &poll, now);
+                return self.conclude(poll::keep_out(job, permit, now), now);
             }
         }
+        self.agenda.wait(poll, at);
         Ok(())
     }
 
@@ -283,11 +287,12 @@ impl Engine {
     }
 
     /// A poll of an element.
-    pub(super) fn job(&self, kept: Kept, url: Url, poll: &Poll, now: Moment) -> Job {
+    pub(super) fn job(&self, kept: Kept, address: Address, poll: &Poll, now: Moment) -> Job {
         let state = &self.sources[&kept.element.source];
         Job {
             host: poll.group.unwrap_or(kept.element.host),
-            url,
+            url: address.url,
+            instead: address.instead,
             purpose: purpose_of(poll.purpose, &kept),
             is_counted: poll.is_counted,
             begun_at: now,
@@ -364,12 +369,53 @@ pub(super) fn fail(job: Job, failure: FetchFailure, now: Moment) -> Done {
         job,
         at: now,
         status: None,
-        moved_to: None,
+        way: Way::default(),
         found: Err(failure),
     }
 }
 
-/// An address that stands for none, in a poll that never leaves.
-pub(super) fn nowhere() -> Url {
-    Url::parse("http://invalid.invalid/").expect("an address")
+/// Where an element is asked.
+#[derive(Debug)]
+pub(super) struct Address {
+    pub(super) url: Url,
+    /// Where it is asked if nobody is there.
+    pub(super) instead: Option<Url>,
+}
+
+/// What has moved is asked at its locator so often, in milliseconds: those who sent us on
+/// may no longer do so.
+const ASK_AT_LOCATOR: i64 = 86_400_000;
+
+impl Address {
+    /// Its locator; or where it has moved to, unless it is time to see whether that still
+    /// holds, or it was not found there.
+    fn of(kept: &Kept, now: Moment) -> Result<Self, FetchFailure> {
+        let redirect = kept.copy.as_ref().and_then(|copy| copy.redirect.as_ref());
+        let redirect = redirect.filter(|redirect| redirect.is_move);
+        let moved_to = redirect.and_then(|redirect| fetch::locator(&redirect.to).ok());
+        let is_time = redirect.is_some_and(|redirect| {
+            // However the clock was set since.
+            let since = now.0.saturating_sub(redirect.last_at.0);
+            !(0..ASK_AT_LOCATOR).contains(&since)
+        });
+        Ok(match moved_to {
+            Some(url) if !is_time && kept.n_failures == 0 => url.into(),
+            instead => Self {
+                url: fetch::locator(&kept.element.locator)?,
+                instead,
+            },
+        })
+    }
+
+    /// One that stands for none, in a poll that never leaves.
+    pub(super) fn nowhere() -> Self {
+        let url = Url::parse("http://invalid.invalid/");
+        url.expect("an address").into()
+    }
+}
+
+impl From<Url> for Address {
+    fn from(url: Url) -> Self {
+        Self { url, instead: None }
+    }
 }

@@ -6,7 +6,6 @@ use springtide_store::{
     ChangeKind, Element, Failure, FailureKind, Kept, Moment, PollOutcome, Purpose, Role, SourceId,
     SourceKind, State,
 };
-use url::Url;
 
 use super::Engine;
 use super::begin::purpose_of;
@@ -15,7 +14,7 @@ use crate::event::{Event, Polled};
 use crate::keep::{self, Conclusion, Next, Seen, Sight};
 use crate::poll::Done;
 use crate::source::Sighting;
-use crate::{Error, clock};
+use crate::{Error, clock, fetch};
 
 impl Engine {
     /// Takes in what a poll came to.
@@ -61,7 +60,7 @@ impl Engine {
             status: answer.status,
             sight: Sight::Here(&sighting),
             url: None,
-            moved_to: None,
+            way: None,
             mentions: &[],
             problem: None,
             pause: None,
@@ -186,33 +185,38 @@ impl Engine {
                 mention: mention.kind,
             })
         }));
-        match (seen.moved_to, seen.sight) {
-            (Some(target), Sight::Here(_)) => self.move_to(kept, target),
-            _ => Ok(()),
-        }
+        self.note_move(seen.before, kept)
     }
 
-    /// An element has moved for good: it keeps its history and gets a new address, and
-    /// a note is left at the old one; or, if there is an element at the new one, it is
-    /// gone.
-    fn move_to(&mut self, kept: &mut Kept, target: &Url) -> Result<(), Error> {
-        let old = kept.element.clone();
-        if old.role == Role::Listing || target.as_str() == old.locator {
-            return Ok(());
+    /// Whether an element has moved for good: its locator has sent us to the same address
+    /// for a while, and no other element is there or is sent there. A login or a notice
+    /// in place of many pages is none of them. Its locator stays what it is, since it may
+    /// be there again some day; but where it is asked, it waits for turns.
+    fn note_move(&mut self, before: &Kept, kept: &mut Kept) -> Result<(), Error> {
+        let (source, id) = (kept.element.source, kept.element.id);
+        let was_move = before
+            .copy
+            .as_ref()
+            .and_then(|copy| copy.redirect.as_ref())
+            .is_some_and(|redirect| redirect.is_move);
+        let redirect = kept.copy.as_mut().and_then(|copy| copy.redirect.as_mut());
+        let mut moved_to = None;
+        if let Some(redirect) = redirect {
+            let lasted = clock::millis_between(redirect.first_at, redirect.last_at);
+            redirect.is_move = redirect.n_polls >= MOVED_AFTER_POLLS
+                && lasted >= MOVED_AFTER
+                && self.ledger.find(source, &redirect.to)?.is_none()
+                && self.ledger.is_sole_redirect(source, id, &redirect.to)?;
+            moved_to = redirect.is_move.then(|| redirect.to.clone());
         }
-        let is_one_page = self.sources[&old.source].settings.kind == SourceKind::Page;
-        if is_one_page || self.ledger.find(old.source, target.as_str())?.is_some() {
-            return Ok(());
+        if was_move != moved_to.is_some()
+            && let Ok(url) = fetch::locator(moved_to.as_ref().unwrap_or(&kept.element.locator))
+        {
+            let (host, group) = self.place(&url)?;
+            if host != kept.element.host {
+                (kept.element.host, kept.element.group) = (host, group);
+            }
         }
-        let failure = Failure {
-            kind: FailureKind::Moved,
-            message: format!("moved to {target}"),
-            at: self.clock.now(),
-        };
-        (kept.element.host, kept.element.group) = self.place(target)?;
-        kept.element.locator = target.to_string();
-        self.ledger.leave_note(old, failure)?;
-        self.agenda.set_n_known(self.ledger.next_element());
         Ok(())
     }
 
@@ -260,6 +264,11 @@ impl Engine {
         self.ledger.set_error(source, failure);
     }
 }
+
+/// An element has moved after so many polls were sent to the same place,
+const MOVED_AFTER_POLLS: u32 = 3;
+/// over so many milliseconds: 7 days. Logins, notices and mistakes are over by then.
+const MOVED_AFTER: i64 = 7 * 86_400_000;
 
 /// An answer that shows several elements.
 #[derive(Debug, Clone, Copy)]

@@ -12,7 +12,7 @@ use springtide_store::{
 };
 use url::Url;
 
-use super::begin::{fail, nowhere};
+use super::begin::{Address, fail};
 use super::{Engine, SourceState, Waiter};
 use crate::keep::describe;
 use crate::permits::{Permit, Word};
@@ -251,7 +251,7 @@ impl Engine {
             text,
             wanted: poll.wanted.map(|id| (id, poll.purpose)),
         };
-        let job = self.job(kept, filled.url, &of_box(search_box, &poll), now);
+        let job = self.job(kept, filled.url.into(), &of_box(search_box, &poll), now);
         Ok(Some(Job {
             purpose: Purpose::Due,
             protocol: Arc::new(ResultPage {
@@ -286,14 +286,14 @@ impl Engine {
             return Ok(None);
         };
         let filled = form::for_row(template, &kept.element.locator);
-        let (url, failure) = match filled {
-            Ok(filled) => (filled.url, None),
-            Err(failure) => (nowhere(), Some(failure)),
+        let (address, failure) = match filled {
+            Ok(filled) => (filled.url.into(), None),
+            Err(failure) => (Address::nowhere(), Some(failure)),
         };
         let job = Job {
             protocol: Arc::new(RowById { form: form.clone() }),
             search: Some(SearchJob { poll, page: None }),
-            ..self.job(kept, url, &of_box(id, &poll), now)
+            ..self.job(kept, address, &of_box(id, &poll), now)
         };
         match failure {
             Some(failure) => {

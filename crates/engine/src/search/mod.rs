@@ -100,13 +100,15 @@ impl Form {
         let held = held.unwrap_or_default();
         let digest = *blake3::hash(&row.body).as_bytes();
         let has_changed = held.digest != Some(digest);
+        // Also if we hold it: if it was lost, it is here again.
+        let body = bodies.put(&row.body)?;
         let mut sighting = Sighting {
             content_type: Some("application/json".to_owned()),
             n_bytes: row.body.len() as u64,
             ..Sighting::unchanged(digest)
         };
         if has_changed {
-            sighting.body = Some(bodies.put(&row.body)?);
+            sighting.body = Some(body);
             let news = self.news(row, digest, &held);
             sighting.is_minor = news.difference == Some(0.0);
             sighting.news = Some(Box::new(news));

@@ -66,7 +66,7 @@ impl Protocol for Feed {
                         Unread::answer(format!("the feed cannot be used: {problem}"))
                     })?;
                 let digest = self.digest(&feed);
-                let has_changed = copy.is_none_or(|copy| copy.digest != digest);
+                let has_changed = answered.is_lost || copy.is_none_or(|copy| copy.digest != digest);
                 let sighting = Sighting::of_answer(answered, digest, has_changed)?;
                 let own = Own::Here(Box::new(sighting));
                 return self.reading(own, &feed, before.as_ref(), has_changed, answered);
@@ -117,13 +117,12 @@ impl Feed {
             FeedEntries::Content => {
                 for entry in &feed.entries {
                     let body = entry.to_json();
+                    // Whether it has changed is seen where our copy of it is known. If that
+                    // was lost, it is here again.
+                    let id = answered.bodies.put(&body)?;
                     let sighting = Sighting {
                         content_type: Some("application/json".to_owned()),
-                        // Whether it has changed is seen where our copy of it is known.
-                        body: match has_changed {
-                            true => Some(answered.bodies.put(&body)?),
-                            false => None,
-                        },
+                        body: has_changed.then_some(id),
                         sketch: self.lens.look(&body, Some("application/json")).sketch,
                         n_bytes: body.len() as u64,
                         ..Sighting::unchanged(*blake3::hash(&body).as_bytes())

@@ -29,7 +29,7 @@ impl Protocol for Listing {
         let body = &answered.answer.body;
         let digest = *blake3::hash(body).as_bytes();
         let copy = answered.kept.copy.as_ref();
-        if copy.is_some_and(|copy| copy.digest == digest) {
+        if !answered.is_lost && copy.is_some_and(|copy| copy.digest == digest) {
             let sighting = Sighting::of_answer(answered, digest, false)?;
             return Ok(Own::Here(Box::new(sighting)).into());
         }

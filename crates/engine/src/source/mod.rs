@@ -86,6 +86,15 @@ impl<'a> Sent<'a> {
         }
     }
 
+    /// The same for an address that the validators are not of.
+    pub(crate) fn without_validators(self) -> Self {
+        Self {
+            etag: None,
+            last_modified: None,
+            ..self
+        }
+    }
+
     pub(crate) fn has_validators(&self) -> bool {
         self.etag.is_some() || self.last_modified.is_some()
     }
@@ -96,6 +105,8 @@ impl<'a> Sent<'a> {
 pub(crate) struct Answered<'a> {
     /// The element that was polled, as it was before.
     pub(crate) kept: &'a Kept,
+    /// Whether the body of our copy is missing or damaged: whatever comes is new to us.
+    pub(crate) is_lost: bool,
     /// Whether validators of our copy were sent.
     pub(crate) has_validators: bool,
     pub(crate) answer: &'a Answer,

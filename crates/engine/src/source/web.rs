@@ -26,8 +26,9 @@ impl Protocol for Web {
         let content_type = answer.content_type.as_deref();
         let look = self.lens.look(&answer.body, content_type);
         let before = answered.kept.copy.as_ref();
-        let has_changed = before.is_none_or(|copy| copy.digest != look.digest)
-            && !self.is_same_to_us(answered, look.digest);
+        let has_changed = answered.is_lost
+            || before.is_none_or(|copy| copy.digest != look.digest)
+                && !self.is_same_to_us(answered, look.digest);
         let mentions = if self.names_links && has_changed {
             let links = links(&answer.body, content_type, answered.url);
             links

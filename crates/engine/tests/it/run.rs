@@ -129,7 +129,7 @@ async fn what_is_due_now_is_polled_and_then_it_ends() {
 }
 
 /// A site on which nothing ever changes.
-fn quiet_site(world: &World, n_pages: usize) -> Origin {
+pub(crate) fn quiet_site(world: &World, n_pages: usize) -> Origin {
     world.site(
         "docs.example",
         SiteSettings {
@@ -298,50 +298,53 @@ async fn elements_go_and_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_moved_for_good_keeps_its_history() {
+async fn a_body_that_is_lost_or_damaged_is_fetched_anew() {
     let world = World::new();
     let origin = quiet_site(&world, 3);
     let folder = tempfile::tempdir().unwrap();
     let settings = settings(&[("docs", SourceKind::Sitemap, origin.url("/sitemap.xml"))]);
     world.run_once(folder.path(), &settings).await;
     let before = elements(folder.path());
-    let moved = before
+    let pages: Vec<&Kept> = before
         .iter()
-        .find(|kept| kept.element.role == Role::Page)
-        .unwrap();
-    let path = moved.element.locator.replace(&origin.url(""), "");
-    origin.script(&path, Behaviour::redirect(301, "/new/place.html"));
-    let body = Behaviour::body(
-        "text/html",
-        "<html><body><main><p>It is here now.</p></main></body></html>",
-    );
-    origin.script("/new/place.html", body);
-    for _ in 0..2 {
+        .filter(|kept| kept.element.role == Role::Page)
+        .collect();
+    let place = folder.path().join(".springtide/bodies");
+    let file = |kept: &Kept| {
+        let name = kept.copy.as_ref().unwrap().body.to_string();
+        place.join(&name[..2]).join(&name[2..])
+    };
+    let n_bytes = std::fs::metadata(file(pages[0])).unwrap().len();
+    std::fs::write(file(pages[0]), vec![0; n_bytes as usize]).unwrap();
+    std::fs::remove_file(file(pages[1])).unwrap();
+    let poll = async || {
+        let n_before = origin.requests().len();
         let until = Until {
-            what: What::These(vec![moved.element.id]),
+            what: What::These(pages.iter().map(|kept| kept.element.id).collect()),
             ..Until::default()
         };
         world.run(folder.path(), settings.clone(), until).await;
-    }
+        let mut requests = origin.requests().split_off(n_before);
+        requests.retain(|request| request.path != "/robots.txt");
+        requests.sort_by_key(|request| request.path.clone());
+        requests
+    };
+    // The other one is asked for as always.
+    let statuses: Vec<u16> = poll().await.iter().map(|request| request.status).collect();
+    assert_eq!(statuses, [200, 200, 304]);
+    let bodies = Bodies::open(&place).unwrap();
     let after = elements(folder.path());
-    let kept = after
+    for (kept, n_changes) in after
         .iter()
-        .find(|kept| kept.element.id == moved.element.id)
-        .unwrap();
-    assert_eq!(kept.element.locator, origin.url("/new/place.html"));
-    assert_eq!(kept.history.n_polls, moved.history.n_polls + 2);
-    let old = after
-        .iter()
-        .find(|kept| kept.element.locator == moved.element.locator)
-        .unwrap();
-    assert_eq!(old.state, State::Gone);
-    // The second poll went straight there.
-    let n = origin
-        .requests()
-        .iter()
-        .filter(|request| request.path == path)
-        .count();
-    assert_eq!(n, 2);
+        .filter(|kept| kept.element.role == Role::Page)
+        .zip([1, 1, 0])
+    {
+        let body = bodies.get(kept.copy.as_ref().unwrap().body).unwrap();
+        assert_eq!(version_in(&body), Some(0));
+        assert_eq!(kept.history.n_changes, n_changes);
+    }
+    let statuses: Vec<u16> = poll().await.iter().map(|request| request.status).collect();
+    assert_eq!(statuses, [304, 304, 304]);
 }
 
 #[tokio::test(start_paused = true)]

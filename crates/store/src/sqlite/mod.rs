@@ -313,6 +313,16 @@ impl<Access: Send> Reader for Sqlite<Access> {
         Ok(read::find_ids(&self.connection, source, locators)?)
     }
 
+    fn redirected_to(
+        &self,
+        source: SourceId,
+        address: &str,
+        limit: usize,
+    ) -> Result<Vec<ElementId>, Error> {
+        let found = read::redirected_to(&self.connection, source, address, limit);
+        Ok(found?)
+    }
+
     fn find_all(&self, locator: &str) -> Result<Vec<Kept>, Error> {
         Ok(read::find_all(&self.connection, locator)?)
     }

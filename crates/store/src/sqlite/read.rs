@@ -11,8 +11,8 @@ use super::locator::{self, candidates};
 use super::record::{self, Decoded};
 use crate::{
     Audit, BodyId, Brief, Change, ChangeFilter, Copy, Element, ElementId, Failure, Group, GroupId,
-    History, Host, Kept, MemoryOf, Moment, Poll, Query, Robots, RobotsAnswer, Source, SourceId,
-    Totals,
+    History, Host, Kept, MemoryOf, Moment, Poll, Query, Redirect, Robots, RobotsAnswer, Source,
+    SourceId, Totals,
 };
 
 pub(super) fn sources(connection: &Connection) -> Result<Vec<Source>> {
@@ -156,7 +156,8 @@ macro_rules! written {
         "e.id, e.source, e.locator, e.group_id, e.host, e.role, e.weight, e.depth, e.state, \
          e.failure_kind, e.failure_message, e.failure_at, e.n_failures, e.is_unlisted, \
          c.status, c.etag, c.last_modified, c.content_type, c.digest, c.body, c.n_bytes, \
-         c.fetched_at, c.changed_at, c.location, c.sketch"
+         c.fetched_at, c.changed_at, c.location, c.sketch, \
+         c.redirect_to, c.redirect_first_at, c.redirect_last_at, c.n_redirects, c.is_move"
     };
 }
 
@@ -206,6 +207,7 @@ pub(super) fn written(row: &Row<'_>) -> Result<Kept> {
             changed_at: row.get(22)?,
             location: row.get(23)?,
             sketch: row.get(24)?,
+            redirect: redirect(row)?,
         }),
         None => None,
     };
@@ -229,10 +231,23 @@ pub(super) fn written(row: &Row<'_>) -> Result<Kept> {
     })
 }
 
+fn redirect(row: &Row<'_>) -> Result<Option<Redirect>> {
+    let Some(to) = row.get(25)? else {
+        return Ok(None);
+    };
+    Ok(Some(Redirect {
+        to,
+        first_at: row.get(26)?,
+        last_at: row.get(27)?,
+        n_polls: row.get(28)?,
+        is_move: row.get(29)?,
+    }))
+}
+
 fn kept(row: &Row<'_>) -> Result<Kept> {
     let mut kept = written(row)?;
     let id = kept.element.id;
-    let bytes = row.get_ref(25)?.as_blob_or_null();
+    let bytes = row.get_ref(30)?.as_blob_or_null();
     let bytes = bytes.map_err(rusqlite::Error::from)?.unwrap_or_default();
     let place = record::place_of(id);
     let record = bytes.get(place..place + record::LENGTH);
@@ -316,6 +331,21 @@ pub(super) fn find_ids(
     drop(statement);
     transaction.commit()?;
     Ok(ids)
+}
+
+pub(super) fn redirected_to(
+    connection: &Connection,
+    source: SourceId,
+    address: &str,
+    limit: usize,
+) -> Result<Vec<ElementId>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT c.element FROM copy c CROSS JOIN element e ON e.id = c.element \
+         WHERE c.redirect_to = ?1 AND +e.source = ?2 ORDER BY c.element LIMIT ?3",
+    )?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let ids = statement.query_map(params![address, source, limit], |row| row.get(0))?;
+    ids.map(|id| Ok(ElementId(id?))).collect()
 }
 
 pub(super) fn find_all(connection: &Connection, locator: &str) -> Result<Vec<Kept>> {

@@ -18,6 +18,7 @@ pub(super) const MIGRATIONS: &[Step] = &[
         sql: include_str!("v3.sql"),
         then: split_search_note,
     },
+    Step::sql(include_str!("v4.sql")),
 ];
 /// The version of a store that has gone through all of them.
 pub(super) const LATEST: u32 = MIGRATIONS.len() as u32;

@@ -346,11 +346,13 @@ impl<'a> Batch<'a> {
                 .execute([element.0])?;
             return Ok(());
         };
+        let redirect = copy.redirect.as_ref();
         self.connection
             .prepare_cached(
                 "INSERT OR REPLACE INTO copy (element, status, etag, last_modified, content_type, \
-                 digest, body, n_bytes, fetched_at, changed_at, location, sketch) \
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                 digest, body, n_bytes, fetched_at, changed_at, location, sketch, redirect_to, \
+                 redirect_first_at, redirect_last_at, n_redirects, is_move) \
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )?
             .execute(params![
                 element.0,
@@ -365,6 +367,11 @@ impl<'a> Batch<'a> {
                 copy.changed_at,
                 copy.location,
                 copy.sketch,
+                redirect.map(|redirect| &redirect.to),
+                redirect.map(|redirect| redirect.first_at),
+                redirect.map(|redirect| redirect.last_at),
+                redirect.map(|redirect| redirect.n_polls),
+                redirect.map(|redirect| redirect.is_move),
             ])?;
         Ok(())
     }

@@ -157,3 +157,18 @@ fn many_threads_may_put_the_same_bodies() {
         .collect();
     assert_eq!(problems(&bodies, &named), []);
 }
+
+#[test]
+fn a_damaged_body_is_replaced_when_it_is_put_again() {
+    let (folder, bodies) = bodies();
+    let id = bodies.put(b"as it was").unwrap();
+    let path = path(&folder, id);
+    let n_bytes = fs::metadata(&path).unwrap().len();
+    for damage in [vec![], vec![0; n_bytes as usize], b"s".to_vec()] {
+        fs::write(&path, damage).unwrap();
+        assert!(!bodies.is_sound(id));
+        assert_eq!(bodies.put(b"as it was").unwrap(), id);
+        assert!(bodies.is_sound(id));
+        assert_eq!(bodies.get(id).unwrap(), b"as it was");
+    }
+}

@@ -174,6 +174,7 @@ fn facts() -> Vec<Fact> {
         fetched_at: at,
         changed_at: Some(at),
         location: None,
+        redirect: None,
         sketch: vec![3; 8],
     });
     kept.history = History {

@@ -7,8 +7,8 @@ use springtide_store::conformance::assert_same;
 use springtide_store::{
     BodyId, Change, ChangeKind, Copy, Element, ElementId, Fact, Failure, FailureKind, Group,
     GroupId, History, Host, Kept, Memory, MemoryOf, Moment, Partition, Pause, Poll, PollOutcome,
-    Purpose, Query, Robots, RobotsAnswer, Role, Source, SourceId, SourceKind, Sqlite, State,
-    Totals, Writer,
+    Purpose, Query, Redirect, Robots, RobotsAnswer, Role, Source, SourceId, SourceKind, Sqlite,
+    State, Totals, Writer,
 };
 
 /// Few of each, so that facts meet.
@@ -146,6 +146,13 @@ fn copy() -> impl Strategy<Value = Copy> {
                     n_bytes,
                     fetched_at: times.0,
                     changed_at: times.1,
+                    redirect: location.clone().map(|to| Redirect {
+                        to,
+                        first_at: times.0,
+                        last_at: times.0,
+                        n_polls: u32::from(status),
+                        is_move: status % 2 == 0,
+                    }),
                     location,
                     sketch,
                 }

@@ -552,6 +552,7 @@ fn copy(id: u32, at: Moment) -> Copy {
         fetched_at: at,
         changed_at: None,
         location: None,
+        redirect: None,
         sketch: vec![1; 64],
     }
 }
