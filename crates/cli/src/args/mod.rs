@@ -39,12 +39,14 @@ pub(crate) enum Command {
     Init(project::Init),
     Add(project::Add),
     Rm(project::Rm),
+    Rename(project::Rename),
     Ls(project::Ls),
     Poll(project::Poll),
     Run(project::Run),
     Status(project::Status),
     Log(project::Log),
     Diff(project::Diff),
+    Cat(project::Cat),
     Import(project::Import),
     Export(project::Export),
     Doctor(project::Doctor),
@@ -53,9 +55,7 @@ pub(crate) enum Command {
     Simulate(Simulate),
     Reproduce(Reproduce),
     Cover(Cover),
-    #[command(hide = true)]
     Completions(project::Completions),
-    #[command(hide = true)]
     Man(project::Man),
 }
 

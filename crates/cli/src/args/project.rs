@@ -131,7 +131,24 @@ pub(crate) struct Rm {
     /// Their names
     #[arg(value_name = "NAME", required = true)]
     pub(crate) names: Vec<String>,
+    /// Do not ask whether that is meant
+    #[arg(long)]
+    pub(crate) yes: bool,
     /// Print what was removed as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Give a source another name; all that is known of it stays
+#[derive(Debug, Args)]
+pub(crate) struct Rename {
+    /// Its name
+    #[arg(value_name = "OLD")]
+    pub(crate) old: String,
+    /// What it is to be called
+    #[arg(value_name = "NEW")]
+    pub(crate) new: String,
+    /// Print the new name as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -341,8 +358,8 @@ pub(crate) struct Status {
 /// The changes found, newest first
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  springtide log --since yesterday
-  springtide log --source docs --json")]
+  springtide log --since yesterday --kind changed
+  springtide log --source docs --json --follow")]
 pub(crate) struct Log {
     /// Only those found from then on: 2h, yesterday, 2026-05-01
     #[arg(long, value_name = "WHEN")]
@@ -353,12 +370,48 @@ pub(crate) struct Log {
     /// Only of this element: its number or its address
     #[arg(long, value_name = "ID")]
     pub(crate) element: Option<String>,
+    /// Only of these kinds
+    #[arg(long, value_name = "KIND,…", value_enum, value_delimiter = ',')]
+    pub(crate) kind: Vec<ChangeName>,
+    /// Only of elements with this in their address
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) grep: Option<String>,
+    /// Oldest first, and then each as it is found, until stopped
+    #[arg(long)]
+    pub(crate) follow: bool,
     /// No more than so many [default: 50 in a table, all as JSON]
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<usize>,
     /// Print one object a line
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What was found of an element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ChangeName {
+    /// It was not as before
+    Changed,
+    /// Its first copy
+    Added,
+    /// It was no longer there
+    Gone,
+    /// It was there again
+    Back,
+}
+
+/// Print the copy of an element, as it is or as it was
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  springtide cat https://docs.example.org/intro.html
+  springtide cat 17 --at 2026-05-01")]
+pub(crate) struct Cat {
+    /// The element: its number or its address
+    #[arg(value_name = "ELEMENT")]
+    pub(crate) element: String,
+    /// The copy that was held then: 2h (ago), yesterday, 2026-05-01
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) at: Option<String>,
 }
 
 /// What changed between two versions of an element

@@ -80,6 +80,16 @@ impl Editor {
         sources.is_some_and(|sources| sources.remove(name).is_some())
     }
 
+    /// Gives a source another name, if it is there.
+    pub(crate) fn rename_source(&mut self, old: &str, new: &str) {
+        let sources = self.document.get_mut("source");
+        if let Some(sources) = sources.and_then(Item::as_table_like_mut)
+            && let Some(source) = sources.remove(old)
+        {
+            sources.insert(new, source);
+        }
+    }
+
     /// Sets `budget.polls`.
     pub(crate) fn set_budget(&mut self, polls: &str) -> Outcome<()> {
         set(self.table("budget")?, "polls", polls.into());
@@ -164,6 +174,12 @@ mod tests {
         assert_eq!(editor.document.to_string(), wanted);
         assert!(editor.remove_source("urls.txt") && !editor.remove_source("urls.txt"));
         assert_eq!(editor.document.to_string(), text.replace("5/day", "7/day"));
+        editor.rename_source("docs", "manual");
+        let renamed = text.replace("5/day", "7/day");
+        assert_eq!(
+            editor.document.to_string(),
+            renamed.replace("[source.docs]", "[source.manual]")
+        );
     }
 
     #[test]

@@ -179,7 +179,7 @@ impl Exporter<'_> {
                 return Ok(());
             };
             let Ok(body) = bodies.get(copy.body) else {
-                missing.add(row.locator);
+                missing.add(&row.locator);
                 return Ok(());
             };
             let file = file_name(kept, &row.source, copy);

@@ -6,17 +6,20 @@ use serde::Serialize;
 use springtide_store::{Change, ChangeFilter, ChangeKind, ElementId, Moment, Reader, SourceId};
 
 use super::{Project, element_named, source_named};
-use crate::args::project::Log;
+use crate::args::project::{ChangeName, Log};
 use crate::columns::{Columns, Side};
 use crate::failure::{Failure, Outcome};
 use crate::json::Lines;
 use crate::moment::{self, brief, relative, seconds_between};
-use crate::talk::Talk;
+use crate::talk::{Talk, count};
 
 /// Changes in a table for a person.
 const DEFAULT_LIMIT: usize = 50;
 /// Changes that are read at a time.
 const PAGE: usize = 1000;
+
+/// Addresses that are held at a time.
+const MOST_LOCATORS: usize = 100_000;
 
 /// A change as programs see it.
 #[derive(Serialize)]
@@ -37,8 +40,7 @@ struct Row<'a> {
 pub(crate) fn run(args: &Log, project: &Project, talk: Talk) -> Outcome<()> {
     let now = moment::now();
     let store = project.read()?;
-    let refuse = |error| project.refuse(&error);
-    let sources = store.sources().map_err(refuse)?;
+    let sources = store.sources().map_err(|error| project.refuse(&error))?;
     let filter = ChangeFilter {
         source: match &args.source {
             Some(name) => Some(source_named(&sources, name)?.id),
@@ -50,52 +52,58 @@ pub(crate) fn run(args: &Log, project: &Project, talk: Talk) -> Outcome<()> {
         },
         since: since(args.since.as_deref(), now)?,
     };
-    let names: HashMap<SourceId, &str> = sources
-        .iter()
-        .map(|source| (source.id, source.name.as_str()))
-        .collect();
+    let names = sources.into_iter().map(|source| (source.id, source.name));
+    let mut reading = Reading {
+        args,
+        project,
+        filter,
+        names: names.collect(),
+        locators: Locators::default(),
+    };
     let limit = match args.limit {
         Some(limit) => limit,
         None if args.json => usize::MAX,
         None => DEFAULT_LIMIT,
     };
-    let mut lines = args.json.then(Lines::new);
-    let mut columns = Columns::new(&[
-        ("found", Side::Right),
-        ("kind", Side::Left),
-        ("copy was", Side::Right),
-        ("bytes", Side::Right),
-        ("size", Side::Right),
-        ("source", Side::Left),
-        ("locator", Side::Long),
-    ]);
-    let (mut left, mut before, mut has_more) = (limit, None, false);
-    'pages: loop {
-        let n = PAGE.min(left.saturating_add(1));
-        let page = store.changes(&filter, before, n).map_err(refuse)?;
-        let is_last = page.len() < n;
-        let mut locators = Locators::default();
-        for change in &page {
-            if left == 0 {
-                has_more = true;
-                break 'pages;
-            }
-            left -= 1;
-            before = Some(change.number);
-            let locator = locators.find(project, &*store, change.element)?;
-            let source = names.get(&change.source).copied().unwrap_or_default();
-            match &mut lines {
-                Some(lines) => lines.push(&row(change, source, locator))?,
-                None => columns.push(cells(change, source, locator, now)),
-            }
-        }
-        if is_last {
-            break;
-        }
+    if args.follow {
+        return reading.follow(store, limit);
     }
+    let mut lines = args.json.then(Lines::new);
+    let mut columns = Columns::new(COLUMNS);
+    // First copies of a whole site would hide what changed; whoever names them sees
+    // them.
+    let folds = !args.json && args.kind.is_empty() && args.element.is_none();
+    let (mut n_shown, mut has_more) = (0, false);
+    let mut folded = Folded::default();
+    reading.newest_first(&*store, None, &mut |change, source, locator| {
+        if let Some(lines) = &mut lines {
+            if n_shown == limit {
+                return Ok(false);
+            }
+            n_shown += 1;
+            lines.push(&row(change, source, locator))?;
+            return Ok(true);
+        }
+        if folds && folded.takes(change) {
+            return Ok(true);
+        }
+        if n_shown == limit {
+            has_more = true;
+            return Ok(false);
+        }
+        n_shown += folded.flush(&mut columns, now);
+        if folds && change.kind == ChangeKind::Added {
+            folded.begin(change, source, locator);
+        } else {
+            n_shown += 1;
+            columns.push(cells(change, source, locator, now));
+        }
+        Ok(true)
+    })?;
     if let Some(lines) = lines {
         return lines.finish();
     }
+    folded.flush(&mut columns, now);
     if columns.is_empty() {
         talk.say("no changes were found");
         return Ok(());
@@ -107,17 +115,187 @@ pub(crate) fn run(args: &Log, project: &Project, talk: Talk) -> Outcome<()> {
     Ok(())
 }
 
+const COLUMNS: &[(&str, Side)] = &[
+    ("found", Side::Right),
+    ("kind", Side::Left),
+    ("stale for", Side::Right),
+    ("bytes", Side::Right),
+    ("size", Side::Right),
+    ("source", Side::Left),
+    ("locator", Side::Long),
+];
+
+/// How often someone who follows looks for more.
+const LOOKS: std::time::Duration = std::time::Duration::from_millis(500);
+
+/// Reads the changes that are wanted.
+struct Reading<'a> {
+    args: &'a Log,
+    project: &'a Project,
+    filter: ChangeFilter,
+    names: HashMap<SourceId, String>,
+    locators: Locators,
+}
+
+impl Reading<'_> {
+    /// Calls `each` with a change, its source and its locator, the newest first, down to
+    /// the one with this number, until it has had enough.
+    fn newest_first(
+        &mut self,
+        store: &dyn Reader,
+        down_to: Option<u64>,
+        each: &mut dyn FnMut(&Change, &str, &str) -> Outcome<bool>,
+    ) -> Outcome<()> {
+        let mut before = None;
+        loop {
+            let page = store.changes(&self.filter, before, PAGE);
+            let page = page.map_err(|error| self.project.refuse(&error))?;
+            for change in &page {
+                if down_to.is_some_and(|last| change.number <= last) {
+                    return Ok(());
+                }
+                let kinds = &self.args.kind;
+                if !kinds.is_empty() && kinds.iter().all(|kind| of_name(*kind) != change.kind) {
+                    continue;
+                }
+                let locator = self.locators.find(self.project, store, change.element)?;
+                if self
+                    .args
+                    .grep
+                    .as_ref()
+                    .is_some_and(|text| !locator.contains(text))
+                {
+                    continue;
+                }
+                let source = self.names.get(&change.source).map_or("", String::as_str);
+                if !each(change, source, locator)? {
+                    return Ok(());
+                }
+            }
+            if page.len() < PAGE {
+                return Ok(());
+            }
+            before = page.last().map(|change| change.number);
+            self.locators.forget_many();
+        }
+    }
+
+    /// Shows the newest, oldest first, and then each as it is found.
+    fn follow(&mut self, mut store: Box<dyn Reader>, limit: usize) -> Outcome<()> {
+        let (mut last, mut limit) = (None, limit);
+        loop {
+            let mut newest = None;
+            let mut found = Vec::new();
+            self.newest_first(&*store, last, &mut |change, source, locator| {
+                newest = newest.or(Some(change.number));
+                found.push((change.clone(), source.to_owned(), locator.to_owned()));
+                Ok(found.len() < limit)
+            })?;
+            last = newest.or(last);
+            limit = usize::MAX;
+            let now = moment::now();
+            let (mut lines, mut columns) = (Lines::new(), Columns::new(COLUMNS));
+            for (change, source, locator) in found.iter().rev() {
+                match self.args.json {
+                    true => lines.push(&row(change, source, locator))?,
+                    false => columns.push(cells(change, source, locator, now)),
+                }
+            }
+            lines.finish()?;
+            if !columns.is_empty() {
+                columns.print()?;
+            }
+            std::thread::sleep(LOOKS);
+            // Sources and groups come, and a store may be made again.
+            store = self.project.read()?;
+            let sources = store
+                .sources()
+                .map_err(|error| self.project.refuse(&error))?;
+            self.names = sources
+                .into_iter()
+                .map(|source| (source.id, source.name))
+                .collect();
+        }
+    }
+}
+
+/// First copies one after the other, told as one.
+#[derive(Default)]
+struct Folded {
+    n: usize,
+    source: Option<SourceId>,
+    /// The newest of them.
+    found_at: Option<Moment>,
+    first: Vec<String>,
+    name: String,
+}
+
+impl Folded {
+    /// Whether a change is another of them.
+    fn takes(&mut self, change: &Change) -> bool {
+        let is_more = change.kind == ChangeKind::Added && self.source == Some(change.source);
+        self.n += usize::from(is_more);
+        is_more
+    }
+
+    fn begin(&mut self, change: &Change, source: &str, locator: &str) {
+        *self = Self {
+            n: 1,
+            source: Some(change.source),
+            found_at: Some(change.found_at),
+            first: vec![locator.to_owned()],
+            name: source.to_owned(),
+        };
+    }
+
+    /// Writes them down, and says in how many lines.
+    fn flush(&mut self, columns: &mut Columns, now: Moment) -> usize {
+        let Some(found_at) = self.found_at else {
+            return 0;
+        };
+        let what = match self.n {
+            1 => self.first.concat(),
+            n => format!("{} added (--kind added lists them)", count(n)),
+        };
+        let nothing = || "-".to_owned();
+        columns.push(vec![
+            relative(found_at, now),
+            "added".to_owned(),
+            nothing(),
+            nothing(),
+            nothing(),
+            std::mem::take(&mut self.name),
+            what,
+        ]);
+        *self = Self::default();
+        1
+    }
+}
+
+fn of_name(name: ChangeName) -> ChangeKind {
+    match name {
+        ChangeName::Changed => ChangeKind::Changed,
+        ChangeName::Added => ChangeKind::Added,
+        ChangeName::Gone => ChangeKind::Gone,
+        ChangeName::Back => ChangeKind::Back,
+    }
+}
+
 /// The moment that `--since` names.
 pub(crate) fn since(text: Option<&str>, now: Moment) -> Outcome<Option<Moment>> {
-    let Some(text) = text else { return Ok(None) };
-    let moment = moment::since(text, now);
-    moment.map(Some).map_err(|cause| {
+    text.map(|text| moment_named("--since", text, now))
+        .transpose()
+}
+
+/// The moment that a flag names.
+pub(crate) fn moment_named(flag: &str, text: &str, now: Moment) -> Outcome<Moment> {
+    moment::since(text, now).map_err(|cause| {
         let text = crate::table::shorten(text);
-        Failure::input("cannot understand --since").cause(format!("{cause}, not `{text}`"))
+        Failure::input(format!("cannot understand {flag}")).cause(format!("{cause}, not `{text}`"))
     })
 }
 
-/// Addresses of elements, each looked up once in a page.
+/// Addresses of elements, each looked up once as long as there are few.
 #[derive(Default)]
 struct Locators {
     known: HashMap<ElementId, String>,
@@ -130,6 +308,12 @@ impl Locators {
             entry.insert(kept.map(|kept| kept.element.locator).unwrap_or_default());
         }
         Ok(self.known.get(&id).map_or("", String::as_str))
+    }
+
+    fn forget_many(&mut self) {
+        if self.known.len() > MOST_LOCATORS {
+            self.known.clear();
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! bodies. Each verb that works on one is a file here.
 
 pub(crate) mod add;
+pub(crate) mod cat;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod export;
@@ -10,6 +11,7 @@ pub(crate) mod init;
 pub(crate) mod log;
 pub(crate) mod ls;
 pub(crate) mod plan;
+pub(crate) mod rename;
 pub(crate) mod rm;
 pub(crate) mod run;
 pub(crate) mod status;

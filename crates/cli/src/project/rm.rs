@@ -1,15 +1,17 @@
 //! `springtide rm`.
 
+use std::io::{IsTerminal, Write};
+
 use serde::Serialize;
-use springtide_store::{Fact, Writer};
+use springtide_store::{Fact, Source, Writer};
 
 use super::{Project, source_named, sources};
 use crate::args::SettingFlags;
 use crate::args::project::Rm;
 use crate::config::edit::Editor;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::json::print_json;
-use crate::table::Unfinished;
+use crate::table::{Unfinished, shorten_to};
 use crate::talk::{Talk, plural};
 
 pub(crate) fn run(
@@ -30,6 +32,9 @@ pub(crate) fn run(
         source_named(&known, name)?;
     }
     known.retain(|source| args.names.contains(&source.name));
+    if !args.yes && !args.json && !is_meant(&known) {
+        return Err(Failure::failed("nothing was removed").hint("--yes removes without asking"));
+    }
     let mut editor = Editor::open(&project.folder)?;
     for name in &args.names {
         editor.remove_source(name);
@@ -63,4 +68,19 @@ pub(crate) fn run(
         talk.say("`springtide doctor --gc` frees the space of copies that nothing names any more");
     }
     Ok(())
+}
+
+/// Asks a person, if there is one.
+fn is_meant(sources: &[Source]) -> bool {
+    let (mut stderr, stdin) = (std::io::stderr(), std::io::stdin());
+    if !stdin.is_terminal() || !stderr.is_terminal() {
+        return true;
+    }
+    let names: Vec<&str> = sources.iter().map(|source| &*source.name).collect();
+    let n: u64 = sources.iter().map(|source| source.totals.n_elements).sum();
+    let (names, n) = (shorten_to(&names.join(", "), 200), plural(n, "element"));
+    let _ = write!(stderr, "remove {names} with {n} and their history? [y/N] ");
+    let mut answer = String::new();
+    let _ = stdin.read_line(&mut answer);
+    matches!(answer.trim(), "y" | "Y" | "yes")
 }

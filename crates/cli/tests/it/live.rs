@@ -1,5 +1,6 @@
 //! A project against an origin of our own, on loopback.
 
+use std::io::BufRead;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -214,6 +215,78 @@ fn what_the_file_did_not_allow_is_polled_when_it_does() {
     place.run("run --once").ok();
     let row = &lines(&place.run("ls --elements --json").ok())[0];
     assert_eq!(row["state"], "ok");
+}
+
+/// A name, a copy of now and of then, and the changes that someone looks for.
+#[test]
+fn a_source_is_renamed_its_copies_printed_and_its_log_searched() {
+    let (origin, place) = (origin(6), place());
+    let sitemap = origin.url("/sitemap.xml");
+    place.run(&format!("add {sitemap} --name docs")).ok();
+    place.run("run --once").ok();
+    let page = |n: usize| origin.url(&origin.site().path(n));
+    let first = place.run(&format!("cat {}", page(3))).ok().stdout;
+    let between = moment();
+    for n in [2, 3] {
+        origin.site().change(n);
+        place.run(&format!("poll {}", page(n))).ok();
+    }
+    let second = place.run(&format!("cat {}", page(3))).ok().stdout;
+    assert!(version_in(second.as_bytes()) > version_in(first.as_bytes()));
+    let then = place.run(&format!("cat {} --at {between}", page(3))).ok();
+    assert_eq!(then.stdout, first);
+    let early = place.run(&format!("cat {} --at 2020-01-01", page(3)));
+    early.failed(2, &["there is no copy", "later than that"]);
+
+    // First copies are one line, unless they are asked for.
+    let table = place.run("log").ok().stdout;
+    assert_eq!(table.lines().count(), 1 + 2 + 1, "{table}");
+    assert!(table.contains("6 added"), "{table}");
+    let kinds = |flags: &str| {
+        let rows = lines(&place.run(&format!("log --json {flags}")).ok());
+        let kind = |row: &Value| row["kind"].as_str().unwrap().to_owned();
+        rows.iter().map(kind).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds("").len(), 8);
+    assert_eq!(kinds("--kind changed"), ["changed", "changed"]);
+    assert_eq!(kinds("--kind added,gone").len(), 6);
+    let path = origin.site().path(3);
+    assert_eq!(kinds(&format!("--grep {path}")), ["changed", "added"]);
+
+    let mut follow = place.command("log --json --follow --kind changed");
+    let mut follow = follow.stdout(Stdio::piped()).spawn().unwrap();
+    let mut told = std::io::BufReader::new(follow.stdout.take().unwrap()).lines();
+    let mut next = || -> Value { serde_json::from_str(&told.next().unwrap().unwrap()).unwrap() };
+    assert_eq!(next()["locator"], page(2));
+    assert_eq!(next()["locator"], page(3));
+    origin.site().change(5);
+    place.run(&format!("poll {}", page(5))).ok();
+    assert_eq!(next()["locator"], page(5));
+    follow.kill().unwrap();
+    follow.wait().unwrap();
+
+    let before = lines(&place.run("ls --elements --json").ok());
+    place.run("rename docs manual").ok();
+    place
+        .run("rename docs other")
+        .failed(2, &["no source docs"]);
+    assert!(place.read("springtide.toml").contains("[source.manual]"));
+    place.run("run --once").ok();
+    let after = lines(&place.run("ls --elements --json").ok());
+    for (before, after) in before.iter().zip(&after) {
+        assert_eq!(after["source"], "manual");
+        assert_eq!(before["id"], after["id"]);
+        assert!(after["n_polls"].as_u64() >= before["n_polls"].as_u64());
+    }
+}
+
+/// Now, between what was and what is to come.
+fn moment() -> String {
+    let pause = || std::thread::sleep(Duration::from_millis(5));
+    pause();
+    let now = format!("{:.3}", jiff::Timestamp::now());
+    pause();
+    now
 }
 
 /// Ten polls, where a tenth of a day's is less; then it says until when to wait.

@@ -239,6 +239,7 @@ impl Fate {
                 n_bytes: 1,
                 fetched_at: first,
                 changed_at: changed.map(|poll| moment(poll.0)),
+                redirect: None,
                 location: None,
                 sketch: Vec::new(),
             }),
