@@ -24,7 +24,7 @@ pub(crate) enum Side {
 }
 
 /// Less than this is not worth showing.
-const NARROWEST: usize = 20;
+const NARROWEST: usize = 16;
 /// A cell is no longer, even where the width is unknown.
 const WIDEST: usize = 2000;
 
@@ -41,6 +41,27 @@ impl Columns {
         debug_assert_eq!(cells.len(), self.heads.len());
         let cells = cells.iter().map(|cell| shorten_to(cell, WIDEST));
         self.rows.push(cells.collect());
+    }
+
+    /// Leaves out those of these columns that say the same in every row.
+    pub(crate) fn leave_out(&mut self, heads: &[&str], cell: &str) {
+        for head in heads {
+            let Some(at) = self.heads.iter().position(|known| known == head) else {
+                continue;
+            };
+            if self.rows.iter().all(|row| row[at] == cell) {
+                self.leave_out_whole(head);
+            }
+        }
+    }
+
+    /// Leaves out a column.
+    pub(crate) fn leave_out_whole(&mut self, head: &str) {
+        if let Some(at) = self.heads.iter().position(|known| *known == head) {
+            self.heads.remove(at);
+            self.sides.remove(at);
+            self.rows.iter_mut().for_each(|row| drop(row.remove(at)));
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -99,6 +99,31 @@ fn run(cli: &Cli, talk: Talk, unfinished: &Unfinished, signals: &Signals) -> Out
     }
 }
 
+/// Says what to do first, to someone who has typed nothing but our name.
+fn first_steps() -> ExitCode {
+    let here = match Project::look(None) {
+        Ok(Some(project)) => format!(
+            "The project in {}:\n\n\
+             \x20 springtide status               how fresh the copy is\n\
+             \x20 springtide run                  keep it fresh until stopped\n\
+             \x20 springtide log                  what has changed\n\
+             \x20 springtide add URL              keep a copy of something else too\n",
+            project.folder.display()
+        ),
+        _ => "Keeps a local copy of remote sources as fresh as a polling budget allows.\n\n\
+              \x20 springtide demo                 see it work, without a network\n\
+              \x20 springtide add URL              make a project here, with a page, sitemap or feed\n\
+              \x20 springtide run                  fetch it, and keep the copy fresh until stopped\n\
+              \x20 springtide status               how fresh the copy is\n"
+            .to_owned(),
+    };
+    let text = format!("{here}\nspringtide --help lists everything.\n");
+    match std::io::Write::write_all(&mut std::io::stdout().lock(), text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::from(Code::Failed as u8),
+    }
+}
+
 /// Says what is wrong with the arguments, or gives the help that was asked for.
 fn refuse_arguments(error: &clap::Error) -> ExitCode {
     let cause = std::error::Error::source(error).map(ToString::to_string);
@@ -111,6 +136,11 @@ fn refuse_arguments(error: &clap::Error) -> ExitCode {
             .hint("springtide help says what it takes");
         say_always(failure.to_string());
         return ExitCode::from(failure.code as u8);
+    }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+        && std::env::args_os().len() == 1
+    {
+        return first_steps();
     }
     let printed = error.print();
     ExitCode::from(if error.use_stderr() {

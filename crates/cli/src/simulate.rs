@@ -307,12 +307,15 @@ fn make_world(args: &args::Simulate, talk: Talk) -> Outcome<Made> {
         (_, Some(folder), _) => {
             let history = History::read(folder, talk)?;
             let span = match args.span {
-                Some(span) if span.as_days() > history.days() => {
-                    return Err(Failure::input("--span is longer than the history")
-                        .cause(format!("the history is {} long", days(history.days())))
-                        .hint("give a shorter span, or leave it out"));
+                Some(span) => {
+                    if span.as_days() > history.days() {
+                        talk.say(format!(
+                            "warning: the history is {} long; nothing is known to change after it",
+                            days(history.days())
+                        ));
+                    }
+                    span
                 }
-                Some(span) => span,
                 None => Span::days(history.days()).expect("hours are finite"),
             };
             let world = history.world(span, args.pages == Some(Pages::Alive));

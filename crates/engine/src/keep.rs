@@ -165,7 +165,7 @@ pub(crate) fn conclude(seen: &Seen<'_>, belief: Option<Gamma>, trusts_dates: boo
                 kind: FailureKind::Robots,
                 message: match permit {
                     Permit::Unreachable => {
-                        "the site's robots.txt could not be had, so nobody knows what it allows"
+                        "the site's robots.txt could not be fetched, so nobody knows what it allows"
                     }
                     _ => "the site's robots.txt asks us to keep away",
                 }

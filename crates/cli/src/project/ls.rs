@@ -76,6 +76,7 @@ fn list_sources(sources: &[SourceView], limit: usize, talk: Talk) -> Outcome<()>
             source.url.clone(),
         ]);
     }
+    columns.leave_out(&["new", "failing", "blocked", "gone"], "0");
     columns.print()?;
     for source in sources.iter().take(limit) {
         if let Some(error) = &source.error {
@@ -143,7 +144,7 @@ fn list_elements(
         ("state", Side::Left),
         ("polled", Side::Right),
         ("next", Side::Right),
-        ("changes/day", Side::Right),
+        ("rate/day", Side::Right),
         ("polls/day", Side::Right),
         ("fresh", Side::Right),
         ("locator", Side::Long),
@@ -161,6 +162,9 @@ fn list_elements(
     if columns.is_empty() {
         talk.say("there are no such elements");
         return Ok(());
+    }
+    if talk != Talk::Verbose {
+        columns.leave_out_whole("why");
     }
     columns.print()?;
     if has_more {

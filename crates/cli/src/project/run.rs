@@ -247,7 +247,7 @@ impl Lines {
                 self.explain(format!("added    {locator}"));
             }
             (Some(kind), _) => self.say(format!("{:8} {locator}", kind_name(*kind))),
-            (None, None) => self.explain(format!("as it was {locator}")),
+            (None, None) => self.explain(format!("unchanged {locator}")),
         }
     }
 

@@ -37,7 +37,7 @@ fn n_told(stderr: &[u8]) -> u64 {
     let text = String::from_utf8_lossy(stderr);
     let is_poll = |line: &&str| {
         let first = line.split_whitespace().next().unwrap_or_default();
-        matches!(first, "added" | "changed" | "as" | "gone" | "back")
+        matches!(first, "added" | "changed" | "unchanged" | "gone" | "back")
     };
     text.lines().filter(is_poll).count() as u64
 }

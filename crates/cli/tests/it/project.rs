@@ -192,7 +192,7 @@ fn add_refuses_what_it_cannot_poll() {
         .failed(2, &["tables are not polled yet"]);
     place
         .run("add http://127.0.0.1:9/")
-        .failed(1, &["private", "allow_private"]);
+        .failed(3, &["private", "allow_private"]);
     place
         .run("add https://a.example/ --offline --name a+b")
         .failed(2, &["bad --name"]);
@@ -246,8 +246,8 @@ fn tables_for_people_are_short_and_say_how_many_more() {
     let place = listed();
     let table = place.run("ls").ok().stdout;
     insta::assert_snapshot!(table, @r"
-    source  kind  elements  new  failing  blocked  gone  polls  changes  url
-    urls    list         3    3        0        0     0      0        0
+    source  kind  elements  new  polls  changes  url
+    urls    list         3    3      0        0
     ");
     let some = place.run("ls --elements --limit 2").ok();
     assert_eq!(some.stdout.lines().count(), 3);

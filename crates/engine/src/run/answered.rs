@@ -396,7 +396,7 @@ impl PageSeen<'_> {
 fn kept_out(permit: Permit, at: Moment) -> Failure {
     let message = match permit {
         Permit::Unreachable => {
-            "the site's robots.txt could not be had, so nobody knows what it allows"
+            "the site's robots.txt could not be fetched, so nobody knows what it allows"
         }
         _ => "the site's robots.txt asks us to keep away from its search",
     };
