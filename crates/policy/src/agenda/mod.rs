@@ -517,27 +517,10 @@ impl Agenda {
     /// taken.
     pub fn next(&mut self, now: Time, rng: &mut dyn Rng) -> Option<Request> {
         self.tell_bidders(now);
-        let hopeless = Time(now.0 + LONGEST_WAIT);
-        for (group, waiting) in self.gate.take_hopeless(hopeless) {
-            match waiting {
-                Waiting::Hop(ticket) => return Some(Request::GiveUp(ticket)),
-                Waiting::Poll(poll) => {
-                    let due = self.gate.paused_until(group) + retry_in(1, rng);
-                    self.put_back(poll.id, poll.group, due, now);
-                }
-            }
-        }
         let may_spend = self.spends_at(Purpose::Due, now) <= now;
         if self.gate.has_waiting()
-            && let Some((group, waiting)) = self.gate.next_turn(self.leaves_at(now), now)
+            && let Some(request) = self.next_waiting(now, rng)
         {
-            let request = match waiting {
-                Waiting::Hop(ticket) => {
-                    self.gate.begin(group, 1.0, now);
-                    Request::Go(ticket)
-                }
-                Waiting::Poll(poll) => self.begin(poll, now),
-            };
             return Some(request);
         }
         if self.is_stopping || !self.has_room() {
@@ -574,6 +557,29 @@ impl Agenda {
             Some(group) => Some(self.new_of(group, false, now)),
             None => self.next_new_rows(false, now),
         }
+    }
+
+    /// Someone who waits for a group and whose turn has come, or who waits in vain.
+    fn next_waiting(&mut self, now: Time, rng: &mut dyn Rng) -> Option<Request> {
+        let hopeless = Time(now.0 + LONGEST_WAIT);
+        for (group, waiting) in self.gate.take_hopeless(hopeless) {
+            match waiting {
+                Waiting::Hop(ticket) => return Some(Request::GiveUp(ticket)),
+                Waiting::Poll(poll) => {
+                    let due = self.gate.paused_until(group) + retry_in(1, rng);
+                    self.put_back(poll.id, poll.group, due, now);
+                }
+            }
+        }
+        let leaves_at = self.leaves_at(now);
+        let (group, waiting) = self.gate.next_turn(leaves_at, now)?;
+        Some(match waiting {
+            Waiting::Hop(ticket) => {
+                self.gate.begin(group, 1.0, now);
+                Request::Go(ticket)
+            }
+            Waiting::Poll(poll) => self.begin(poll, now),
+        })
     }
 
     /// When to ask again, if nothing is told before: not before there may be something
@@ -745,16 +751,15 @@ impl Agenda {
                 return Choice::PassedOver;
             }
             let element = self.scheduler.element(id);
-            return Choice::Go(self.begin(
-                Poll {
-                    id,
-                    group: self.scheduler.outermost(id),
-                    purpose: Purpose::Due,
-                    is_counted: true,
-                    cost: element.cost.0,
-                },
-                now,
-            ));
+            let groups = self.scheduler.groups();
+            let poll = Poll {
+                id,
+                group: element.group.map(|group| groups.outermost(group)),
+                purpose: Purpose::Due,
+                is_counted: true,
+                cost: element.cost.0,
+            };
+            return Choice::Go(self.begin(poll, now));
         }
         if counts_new && let Some(group) = self.first_pass.next() {
             return Choice::Go(self.new_of(group, true, now));

@@ -140,6 +140,9 @@ impl Agenda {
     /// New rows, where first polls do not count: of sources whose group owes them a turn,
     /// or of any.
     pub(super) fn next_new_rows(&mut self, only_owed: bool, now: Time) -> Option<Request> {
+        if self.searches.is_empty() {
+            return None;
+        }
         let ids: Vec<SearchId> = self.searches.keys().copied().collect();
         for id in ids {
             let asked = &self.searches[&id];
