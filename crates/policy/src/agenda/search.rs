@@ -1,7 +1,8 @@
 //! Search sources on the agenda: which of them is asked now, and for what.
 
+use super::arbiter::Choice;
 use super::rows::{self, Bid, SearchRequest, SearchSource};
-use super::{Agenda, Choice, FirstPolls, Request, Scope, earlier, later};
+use super::{Agenda, FirstPolls, Request, Scope, earlier, later};
 use crate::{ElementId, GroupId, Purpose, Time};
 
 /// What the driver knows a search source by.
