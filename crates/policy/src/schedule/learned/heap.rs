@@ -3,8 +3,8 @@
 /// When something is due, and what it is.
 pub(super) type Entry = (f64, u32);
 
-/// Entries below each: as many as share a line of cache, so that a step down a large
-/// heap waits for memory once, and is half of a step in a heap of two.
+/// Entries below each: as many as share a line of cache, so that a step down waits for
+/// memory once, and there are half as many steps as in a binary heap.
 const CHILDREN: usize = 4;
 
 /// The children of one entry, or the first entry alone; a place without an entry is due
