@@ -4,7 +4,8 @@
 //! showed, updating belief, group and price, and putting the element where it is
 //! due next. The measure beside it is one `pop` and one `push` of std's
 //! `BinaryHeap<(u64, u32)>` with as many entries, taken in turns with ours in the
-//! same run.
+//! same run. Beside it stand how long the agenda took to make, and what it then held in
+//! memory for each element (where `/proc` says so).
 //!
 //! `cargo bench --bench schedule` goes up to 10⁷ elements; `-- --most 1e6` stops
 //! earlier, and `--test` runs a small one only, to see that it works.
@@ -46,7 +47,7 @@ fn main() {
         "medians of {ROUNDS} rounds; hosts of {PER_HOST} elements, directories of {PER_DIRECTORY}"
     );
     println!();
-    println!("   elements   heap ns   poll ns   ratio   flat ns   ratio");
+    println!("   elements   heap ns   poll ns   ratio   flat ns   ratio   start s   bytes each");
     let mut n = if is_test { 10_000 } else { 100_000 };
     while n <= most {
         measure(n);
@@ -74,14 +75,16 @@ fn measure(n: usize) {
         times[1].push(grouped.poll(n_polls));
         times[2].push(flat.poll(n_polls));
     }
-    let [bare, poll, flat] = times.map(|mut times| {
+    let [bare, poll, flat_poll] = times.map(|mut times| {
         times.sort_by(f64::total_cmp);
         times[times.len() / 2]
     });
     println!(
-        "{n:>11}  {bare:>8.0}  {poll:>8.0}  {:>6.2}  {flat:>8.0}  {:>6.2}",
+        "{n:>11}  {bare:>8.0}  {poll:>8.0}  {:>6.2}  {flat_poll:>8.0}  {:>6.2}  {:>8.2}  {:>11.0}",
         poll / bare,
-        flat / bare
+        flat_poll / bare,
+        grouped.start_seconds,
+        grouped.bytes / n as f64,
     );
 }
 
@@ -118,10 +121,13 @@ impl Heap {
 struct Driven {
     agenda: Agenda,
     now: Time,
-    /// Polled when, in days.
-    polled_at: Vec<f32>,
-    rates: Vec<f32>,
+    /// How often each changes, and when it was polled, in days: side by side, for what
+    /// the bench itself waits for is counted too.
+    remote: Vec<(f32, f32)>,
     rng: Pcg64,
+    /// What making the agenda took, and what it holds.
+    start_seconds: f64,
+    bytes: f64,
 }
 
 impl Driven {
@@ -140,13 +146,15 @@ impl Driven {
                 group: is_grouped.then(|| directories[index / PER_DIRECTORY]),
             })
             .collect();
-        let rates = (0..n)
+        let remote = (0..n)
             .map(|_| {
                 let normal: f64 = StandardNormal.sample(&mut rng);
-                (0.1 * (1.5 * normal).exp()) as f32
+                ((0.1 * (1.5 * normal).exp()) as f32, 0.0)
             })
             .collect();
         let terms = Terms::new(Budget::per_day(0.1 * n as f64).expect("a budget"));
+        let held = held_bytes();
+        let started = Instant::now();
         let agenda = Agenda::exact(
             Choice::Learned,
             terms,
@@ -155,12 +163,15 @@ impl Driven {
             Time::START,
             &mut rng,
         );
+        let start_seconds = started.elapsed().as_secs_f64();
+        let bytes = held_bytes() - held;
         Self {
             agenda,
             now: Time::START,
-            polled_at: vec![0.0; n],
-            rates,
+            remote,
             rng,
+            start_seconds,
+            bytes,
         }
     }
 
@@ -177,8 +188,9 @@ impl Driven {
                 continue;
             };
             let days = now.as_days() as f32;
-            let changes = self.rates[id.index()] * (days - self.polled_at[id.index()]);
-            self.polled_at[id.index()] = days;
+            let (rate, polled_at) = &mut self.remote[id.index()];
+            let changes = *rate * (days - *polled_at);
+            *polled_at = days;
             let outcome = if draw < changes / (1.0 + changes) {
                 Outcome::Changed { age: None }
             } else {
@@ -192,4 +204,12 @@ impl Driven {
         black_box(&self.agenda);
         started.elapsed().as_nanos() as f64 / n as f64
     }
+}
+
+/// What the process holds in memory of its own.
+fn held_bytes() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("RssAnon"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok());
+    kilobytes.map_or(f64::NAN, |kilobytes| kilobytes * 1024.0)
 }

@@ -143,10 +143,11 @@ impl Gate {
 
     /// How many polls that count wait, wherever.
     pub fn n_counted_waiting(&self) -> usize {
-        let waiting = self
-            .busy
-            .iter()
-            .flat_map(|group| &self.entries[group].waiting);
+        if self.busy.is_empty() {
+            return 0;
+        }
+        let busy = self.busy.iter();
+        let waiting = busy.flat_map(|group| &self.entries[group].waiting);
         waiting
             .filter(|waiting| matches!(waiting, Waiting::Poll(poll) if poll.is_counted))
             .count()
@@ -253,14 +254,14 @@ impl Gate {
     /// Those who wait for a group that is left alone until later than this go home.
     pub(super) fn take_hopeless(&mut self, by: Time) -> Vec<(GroupId, Waiting)> {
         let mut home = Vec::new();
-        for group in self.busy.clone() {
-            if let Some(entry) = self.entries.get_mut(&group)
-                && entry.limit.paused_until() > by
-            {
-                home.extend(entry.waiting.drain(..).map(|waiting| (group, waiting)));
-                self.busy.remove(&group);
+        let entries = &mut self.entries;
+        self.busy.retain(|group| match entries.get_mut(group) {
+            Some(entry) if entry.limit.paused_until() > by => {
+                home.extend(entry.waiting.drain(..).map(|waiting| (*group, waiting)));
+                false
             }
-        }
+            _ => true,
+        });
         home
     }
 

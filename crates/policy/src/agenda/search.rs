@@ -1,7 +1,8 @@
 //! Search sources on the agenda: which of them is asked now, and for what.
 
+use super::arbiter::Choice;
 use super::rows::{self, Bid, SearchRequest, SearchSource};
-use super::{Agenda, Choice, FirstPolls, Request, Scope, earlier, later};
+use super::{Agenda, FirstPolls, Request, Scope, earlier, later};
 use crate::{ElementId, GroupId, Purpose, Time};
 
 /// What the driver knows a search source by.
@@ -140,6 +141,9 @@ impl Agenda {
     /// New rows, where first polls do not count: of sources whose group owes them a turn,
     /// or of any.
     pub(super) fn next_new_rows(&mut self, only_owed: bool, now: Time) -> Option<Request> {
+        if self.searches.is_empty() {
+            return None;
+        }
         let ids: Vec<SearchId> = self.searches.keys().copied().collect();
         for id in ids {
             let asked = &self.searches[&id];

@@ -14,6 +14,7 @@ use crate::{Budget, Element, ElementId, Elements, GroupId, Groups, Outcome, Pres
 pub(super) struct Paced {
     queue: Queue,
     elements: Elements,
+    /// Which of them are there, where the queue does not know that itself.
     is_here: Vec<bool>,
 }
 
@@ -30,7 +31,7 @@ impl Paced {
         let mut paced = Self {
             queue,
             elements: present.to_elements(),
-            is_here: Vec::with_capacity(present.len()),
+            is_here: Vec::new(),
         };
         for id in present.ids() {
             paced.enter(id);
@@ -43,7 +44,10 @@ impl Paced {
     }
 
     pub(super) fn contains(&self, id: ElementId) -> bool {
-        self.is_here.get(id.index()) == Some(&true)
+        match &self.queue {
+            Queue::Learned(learned) => learned.contains(id),
+            Queue::InUse(_) | Queue::Custom(_) => self.is_here.get(id.index()) == Some(&true),
+        }
     }
 
     pub(super) fn add(&mut self, id: ElementId, element: Element, groups: &Groups, now: Time) {
@@ -270,6 +274,9 @@ impl Paced {
     }
 
     fn enter(&mut self, id: ElementId) {
+        if let Queue::Learned(_) = self.queue {
+            return;
+        }
         if id.index() >= self.is_here.len() {
             self.is_here.resize(id.index() + 1, false);
         }

@@ -4,8 +4,8 @@
 //! is usual in its group at that time. Both move. So whoever comes first is valued
 //! anew, and if it is not worth the price others are valued beside it.
 
-use super::{Learned, MOST_LOOKS, SHORTEST, is_closed, worth};
-use crate::value::{Blend, Worth, blended_value};
+use super::{Learned, MOST_LOOKS, Member, SHORTEST, Valued, is_closed, worth};
+use crate::value::{Blend, blended_value};
 use crate::{ElementId, Elements, Time};
 
 /// So many others are valued if the first in the queue is not worth the price, or
@@ -77,9 +77,15 @@ impl Learned {
             self.wind(&path, now);
             let standing = self.standing(index, now);
             let worth = worth(elements.get(ElementId(index)));
-            let Worth { value, .. } = self.worth_now(index, &path, &standing);
+            let now_worth = self.worth_now(index, &path, &standing);
             let least = if is_look { 1.0 } else { STALE_DUE };
-            if worth * value >= least * self.price {
+            if worth * now_worth.value >= least * self.price {
+                self.valued = Some(Valued {
+                    index,
+                    at: now,
+                    standing,
+                    worth: now_worth,
+                });
                 return Some((due, index));
             }
             let before = self.members[index as usize].key;
@@ -100,21 +106,26 @@ impl Learned {
         if due <= now && (!is_late || member.is_sample || member.is_put) {
             return (due, index);
         }
-        let mut best = (self.worth_if_above(index, 0.0, elements, now), (due, index));
+        let worth = self.worth_if_above((index, member), 0.0, elements, now);
+        let mut best = (worth, (due, index));
         if !is_late && best.0 >= self.price {
             return (due, index);
         }
         // Which ones depends on the time alone: asked again, or after a restart, it is
         // the same.
         let mut place = (now.to_bits().wrapping_mul(u64::from(GOLDEN)) >> 20) as u32;
-        for _ in 0..PROBES {
+        let others: [u32; PROBES] = std::array::from_fn(|_| {
             place = place.wrapping_add(GOLDEN);
             let n = self.members.len() as u64;
-            let other = ((u64::from(place) * n) >> 32) as u32;
-            if other == index || !self.may_be_polled(other) {
+            ((u64::from(place) * n) >> 32) as u32
+        });
+        // They are anywhere in memory: all are asked for before the first is needed.
+        let members = others.map(|other| self.members[other as usize]);
+        for (other, member) in others.into_iter().zip(&members) {
+            if other == index || !self.may_be_polled(member) {
                 continue;
             }
-            let worth = self.worth_if_above(other, best.0, elements, now);
+            let worth = self.worth_if_above((other, member), best.0, elements, now);
             if worth > best.0 {
                 best = (worth, (now, other));
             }
@@ -124,8 +135,13 @@ impl Learned {
 
     /// What polling an element is worth now, going by the rate of its group when that
     /// was last polled; or zero, if that is surely not more than `least`.
-    fn worth_if_above(&self, index: u32, least: f64, elements: &Elements, now: f64) -> f64 {
-        let member = &self.members[index as usize];
+    fn worth_if_above(
+        &self,
+        (index, member): (u32, &Member),
+        least: f64,
+        elements: &Elements,
+        now: f64,
+    ) -> f64 {
         let leaf = &self.tree.nodes[member.leaf as usize];
         let mut standing = member.standing(leaf, now);
         standing.interval = (self.tree.shows_at(member.leaf, now) - member.polled).max(SHORTEST);
@@ -149,8 +165,7 @@ impl Learned {
     }
 
     /// Whether an element waits, and in a group that is open.
-    fn may_be_polled(&self, index: u32) -> bool {
-        let member = &self.members[index as usize];
+    fn may_be_polled(&self, member: &Member) -> bool {
         !member.key.is_nan()
             && !member.is_put
             && member.is_here

@@ -22,6 +22,16 @@ use crate::Gamma;
 pub(super) struct Likeness {
     log_shape: f64,
     information: f64,
+    /// The shape itself: it is asked for more often than it moves.
+    shape: f64,
+}
+
+/// What a poll says of the shape: which way it moves its logarithm, and how much the
+/// poll tells.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ShapeEvidence {
+    slope: f64,
+    information: f64,
 }
 
 /// The shape to begin with: below one, since most elements change less than the
@@ -36,10 +46,7 @@ const SURE: f64 = 0.95;
 
 impl Default for Likeness {
     fn default() -> Self {
-        Self {
-            log_shape: SHAPE.ln(),
-            information: INFORMATION,
-        }
+        Self::from_numbers([SHAPE.ln(), INFORMATION])
     }
 }
 
@@ -52,9 +59,11 @@ impl Likeness {
     }
 
     pub(super) fn from_numbers([log_shape, information]: [f64; Self::N]) -> Self {
+        let log_shape = log_shape.clamp(SHAPES.0.ln(), SHAPES.1.ln());
         Self {
-            log_shape: log_shape.clamp(SHAPES.0.ln(), SHAPES.1.ln()),
+            log_shape,
             information: information.max(INFORMATION),
+            shape: log_shape.exp(),
         }
     }
 
@@ -67,26 +76,36 @@ impl Likeness {
     }
 
     pub(super) fn shape(self) -> f64 {
-        self.log_shape.exp()
+        self.shape
     }
 
+    /// Moves the shape by what a poll says of it.
+    pub(super) fn observe(&mut self, evidence: ShapeEvidence) {
+        self.information += evidence.information;
+        self.log_shape = (self.log_shape + evidence.slope / self.information)
+            .clamp(SHAPES.0.ln(), SHAPES.1.ln());
+        self.shape = self.log_shape.exp();
+    }
+}
+
+impl ShapeEvidence {
     /// An element that was believed to begin with as `prior`, and by now as `belief`,
-    /// was found changed or not after an interval.
-    pub(super) fn observe(&mut self, prior: Gamma, belief: Gamma, interval: f64, changed: bool) {
+    /// was found changed or not after an interval. `None` if that says nothing.
+    pub(super) fn of(prior: Gamma, belief: Gamma, interval: f64, changed: bool) -> Option<Self> {
         let length = (interval / belief.per).ln_1p();
         let fresh = (-belief.shape * length).exp();
         let stale = 1.0 - fresh;
         if !(1e-12..SURE).contains(&stale) {
-            return;
+            return None;
         }
         let after = belief.per + interval;
         let slope =
             belief.shape * prior.per * interval / (belief.per * after) - prior.shape * length;
         let odds = fresh / stale;
-        self.information += slope * slope * odds;
-        let step = if changed { -slope * odds } else { slope };
-        self.log_shape =
-            (self.log_shape + step / self.information).clamp(SHAPES.0.ln(), SHAPES.1.ln());
+        Some(Self {
+            slope: if changed { -slope * odds } else { slope },
+            information: slope * slope * odds,
+        })
     }
 }
 
@@ -117,8 +136,9 @@ mod tests {
                     per: prior.per + *days,
                 };
                 let changed = rng.random::<f64>() > (-*rate).exp();
-                if *days > 0.0 {
-                    likeness.observe(prior, belief, 1.0, changed);
+                let evidence = ShapeEvidence::of(prior, belief, 1.0, changed);
+                if let Some(evidence) = evidence.filter(|_| *days > 0.0) {
+                    likeness.observe(evidence);
                 }
                 let outcome = match changed {
                     true => Outcome::Changed { age: None },
@@ -162,7 +182,7 @@ mod tests {
                 shape: shape + changes,
                 per: shape / mean + days,
             };
-            likeness.observe(prior, belief, interval, false);
+            likeness.observe(ShapeEvidence::of(prior, belief, interval, false).unwrap());
             let step = (likeness.numbers()[0] - at) * likeness.numbers()[1];
             assert!((step / slope - 1.0).abs() < 1e-3, "{shape}: {step} {slope}");
         }

@@ -15,12 +15,14 @@
 
 mod choose;
 mod clock;
+mod heap;
 mod likeness;
 mod memory;
 mod nodes;
 mod price;
 mod tree;
 
+use likeness::ShapeEvidence;
 pub(super) use memory::{NodeMemory, price_in};
 use price::Pricing;
 use tree::{Node, NodeId, Path, ROOT, Tree};
@@ -97,6 +99,9 @@ pub(super) struct Learned {
     blend: Blend,
     /// The element that was given out last, while its entry is still in the tree.
     taken: Option<u32>,
+    /// What the element at the head of the queue was worth when it was last looked at,
+    /// if nothing has happened since.
+    valued: Option<Valued>,
     deadlines: Option<Deadlines>,
     /// What hints are worth in each outermost group, by its node; empty until there
     /// is one.
@@ -206,11 +211,21 @@ struct Seen {
 }
 
 /// What is believed of an element now.
+#[derive(Debug, Clone, Copy)]
 struct Standing {
     prior: Gamma,
     belief: Gamma,
     /// How long ago its last poll was, on its leaf's clock.
     interval: f64,
+}
+
+/// What was believed of an element at a time, and what polling it was worth then.
+#[derive(Debug, Clone, Copy)]
+struct Valued {
+    index: u32,
+    at: f64,
+    standing: Standing,
+    worth: Worth,
 }
 
 impl Learned {
@@ -231,6 +246,7 @@ impl Learned {
             mean_interval: 0.0,
             blend: Blend::only(terms.objective),
             taken: None,
+            valued: None,
             deadlines: terms.max_interval.map(|longest| Deadlines {
                 longest: longest.0,
                 dearest: present
@@ -464,9 +480,13 @@ impl Learned {
         now: Time,
     ) {
         let index = id.0;
+        let mut valued = None;
         if self.taken == Some(index) {
             self.taken = None;
             self.n_waiting += 1;
+            // Nothing has happened since it was chosen, but that time may have passed.
+            let last = self.valued.take();
+            valued = last.filter(|valued| valued.index == index && valued.at == now.0);
         } else {
             self.set_aside();
             let member = &self.members[id.index()];
@@ -476,10 +496,15 @@ impl Learned {
         }
         let is_watched = self.members[id.index()].is_watched;
         let path = self.tree.path(self.members[id.index()].leaf);
-        self.wind(&path, now.0);
-        let standing = self.standing(index, now.0);
         let worth = worth(elements.get(id));
-        let now_worth = self.worth_now(index, &path, &standing);
+        let (standing, now_worth) = match valued {
+            Some(valued) => (valued.standing, valued.worth),
+            None => {
+                self.wind(&path, now.0);
+                let standing = self.standing(index, now.0);
+                (standing, self.worth_now(index, &path, &standing))
+            }
+        };
         if !self.out_of_turn.remove(&index) && !is_watched {
             self.note_price(worth * now_worth.value, now.0);
         }
@@ -494,6 +519,10 @@ impl Learned {
         let hinted = self.hinted.remove(&index);
         self.heed(hinted, &path, &standing, changed);
         let has_been_polled = belief.per > prior.per;
+        let of_shape = match has_been_polled {
+            true => ShapeEvidence::of(prior, belief, interval, changed),
+            false => None,
+        };
         // An element's own change is no news of its group if it was to be expected.
         let mut expected = chance;
         for (depth, &node) in path.iter().enumerate() {
@@ -503,8 +532,10 @@ impl Learned {
                 node.changes += likely.min(MOST_CHANGES);
             }
             node.days += interval;
-            if depth <= SITE && has_been_polled {
-                node.likeness.observe(prior, belief, interval, changed);
+            if depth <= SITE
+                && let Some(evidence) = of_shape
+            {
+                node.likeness.observe(evidence);
             }
             if depth > 0 {
                 node.clock.observe(changed, expected);
@@ -627,6 +658,7 @@ impl Learned {
     /// Notes that the element given out last is not waiting, before anything else
     /// is done to the tree.
     fn set_aside(&mut self) {
+        self.valued = None;
         if let Some(index) = self.taken.take() {
             self.members[index as usize].key = f64::NAN;
         }
@@ -733,6 +765,7 @@ impl Learned {
 
     /// Works out what follows from the budget and the elements there are.
     fn settle_pace(&mut self) {
+        self.valued = None;
         let total = self.total_cost.max(self.expected_cost);
         // Nobody yet, or only such as are watched.
         self.mean_interval = if total > 0.0 { total } else { 1.0 } / self.budget;
@@ -820,6 +853,9 @@ impl Learned {
     /// What hints mean for an element, and how many there were since its last poll;
     /// `None` if hints mean nothing.
     fn hinting(&self, index: u32, path: &Path, belief: Gamma) -> Option<(Hinting, u32)> {
+        if self.hearsay.is_empty() {
+            return None;
+        }
         let node = path.get(1).unwrap_or(&ROOT);
         let hinting = self.hearsay.get(*node as usize)?.hinting(belief.mean())?;
         let n_hints = self.hinted.get(&index).map_or(0, |hinted| hinted.n_hints);

@@ -2,6 +2,7 @@
 
 use super::super::due::Key;
 use super::clock::Clock;
+use super::heap::{Entry, Heap};
 use super::likeness::Likeness;
 
 /// The number of a node; the outermost is the root.
@@ -44,7 +45,7 @@ pub(super) struct Node {
     is_closed: bool,
     /// How many entries there were when those were last dropped that no longer held.
     n_kept: u32,
-    heap: Vec<(f64, u32)>,
+    heap: Heap,
 }
 
 impl Node {
@@ -63,14 +64,10 @@ impl Node {
             depth,
             is_closed: false,
             n_kept: 0,
-            heap: Vec::new(),
+            heap: Heap::default(),
         }
     }
 }
-
-/// Entries below each in a heap: as many as share a line of cache, so that going
-/// down a large heap waits for memory half as often.
-const CHILDREN: usize = 4;
 
 /// The nodes around an element, from the root inwards.
 #[derive(Debug, Clone, Copy)]
@@ -138,10 +135,10 @@ impl Tree {
         let mut node = ROOT;
         loop {
             match self.nodes[node as usize].heap.first() {
-                Some(&(due, _)) if due == f64::INFINITY && node == ROOT => return None,
-                Some(&(_, entry)) if entry & NODE != 0 => node = entry & !NODE,
-                Some(&(key, index)) if holds(index, key) => {
-                    let (due, _) = self.nodes[ROOT as usize].heap[0];
+                Some((due, _)) if due == f64::INFINITY && node == ROOT => return None,
+                Some((_, entry)) if entry & NODE != 0 => node = entry & !NODE,
+                Some((key, index)) if holds(index, key) => {
+                    let (due, _) = self.nodes[ROOT as usize].heap.get(0);
                     return Some((due, index));
                 }
                 Some(_) => {
@@ -167,7 +164,7 @@ impl Tree {
         holds: impl Fn(u32, f64) -> bool + Copy,
     ) -> Option<f64> {
         let Node { clock, heap, .. } = &self.nodes[node as usize];
-        let key = |&(key, entry): &(f64, u32)| match entry & NODE {
+        let key = |(key, entry): Entry| match entry & NODE {
             0 => Some(key).filter(|&key| holds(entry, key)),
             _ => self.first_inside(entry & !NODE, holds),
         };
@@ -181,7 +178,7 @@ impl Tree {
     pub(super) fn put(&mut self, path: &Path, index: u32, key: f64) {
         let leaf = path[path.len() - 1];
         let heap = &self.nodes[leaf as usize].heap;
-        if heap.first().is_some_and(|&(_, first)| first == index) {
+        if heap.first().is_some_and(|(_, first)| first == index) {
             self.sink(leaf, 0, (key, index));
         } else {
             self.push(leaf, key, index);
@@ -200,7 +197,7 @@ impl Tree {
 
     /// Makes room for so many more entries.
     pub(super) fn reserve(&mut self, node: NodeId, n: usize) {
-        self.nodes[node as usize].heap.reserve_exact(n);
+        self.nodes[node as usize].heap.reserve(n);
     }
 
     /// Puts an element in without order; [`put_anew`](Self::put_anew) then makes it.
@@ -228,24 +225,16 @@ impl Tree {
     ) {
         let mut heap = std::mem::take(&mut self.nodes[node as usize].heap);
         let around = &self.nodes[node as usize];
-        heap.retain_mut(|(due, entry)| {
-            if *entry & NODE != 0 {
-                return true;
-            }
-            match key(around, *entry, *due) {
-                Some(new) => {
-                    *due = new;
-                    true
-                }
-                None => false,
-            }
+        heap.retime(|(due, entry)| match entry & NODE {
+            0 => key(around, entry, due),
+            _ => Some(due),
         });
         self.nodes[node as usize].n_kept = heap.len() as u32;
         self.nodes[node as usize].heap = heap;
         // As a heap is made: from the bottom up.
         let n = self.nodes[node as usize].heap.len();
         for position in (0..n).rev() {
-            let entry = self.nodes[node as usize].heap[position];
+            let entry = self.nodes[node as usize].heap.get(position);
             self.sink(node, position, entry);
         }
         self.tell(node);
@@ -266,10 +255,10 @@ impl Tree {
             } = &self.nodes[node as usize];
             let (parent, position) = (*parent, *position as usize);
             let due = match heap.first() {
-                Some(&(key, _)) if !is_closed => clock.when(key),
+                Some((key, _)) if !is_closed => clock.when(key),
                 _ => f64::INFINITY,
             };
-            let before = self.nodes[parent as usize].heap[position].0;
+            let (before, _) = self.nodes[parent as usize].heap.get(position);
             let entry = (due, node | NODE);
             if due < before {
                 self.rise(parent, position, entry);
@@ -290,57 +279,46 @@ impl Tree {
     fn pop(&mut self, node: NodeId) {
         let heap = &mut self.nodes[node as usize].heap;
         if let Some(last) = heap.pop()
-            && !heap.is_empty()
+            && heap.len() > 0
         {
             self.sink(node, 0, last);
         }
     }
 
-    fn rise(&mut self, node: NodeId, mut position: usize, entry: (f64, u32)) {
+    fn rise(&mut self, node: NodeId, mut position: usize, entry: Entry) {
         let mut heap = std::mem::take(&mut self.nodes[node as usize].heap);
         while position > 0 {
-            let above = (position - 1) / CHILDREN;
-            let other = heap[above];
+            let above = Heap::above(position);
+            let other = heap.get(above);
             if Key(other.0) <= Key(entry.0) {
                 break;
             }
-            heap[position] = other;
+            heap.set(position, other);
             self.moved(other, position);
             position = above;
         }
-        heap[position] = entry;
+        heap.set(position, entry);
         self.moved(entry, position);
         self.nodes[node as usize].heap = heap;
     }
 
-    fn sink(&mut self, node: NodeId, mut position: usize, entry: (f64, u32)) {
+    fn sink(&mut self, node: NodeId, mut position: usize, entry: Entry) {
         let mut heap = std::mem::take(&mut self.nodes[node as usize].heap);
-        loop {
-            let begin = CHILDREN * position + 1;
-            let end = (begin + CHILDREN).min(heap.len());
-            if begin >= end {
-                break;
-            }
-            let (mut first, mut least) = (begin, heap[begin]);
-            for (offset, &other) in heap[begin + 1..end].iter().enumerate() {
-                if other.0 < least.0 {
-                    (first, least) = (begin + 1 + offset, other);
-                }
-            }
+        while let Some((below, least)) = heap.earliest_below(position) {
             if least.0 >= entry.0 {
                 break;
             }
-            heap[position] = least;
+            heap.set(position, least);
             self.moved(least, position);
-            position = first;
+            position = below;
         }
-        heap[position] = entry;
+        heap.set(position, entry);
         self.moved(entry, position);
         self.nodes[node as usize].heap = heap;
     }
 
     /// Notes where an entry is now, if it is a node's.
-    fn moved(&mut self, (_, entry): (f64, u32), position: usize) {
+    fn moved(&mut self, (_, entry): Entry, position: usize) {
         if entry & NODE != 0 {
             self.nodes[(entry & !NODE) as usize].position = position as u32;
         }
