@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 use springtide_policy::freshness::staleness_after;
 use springtide_policy::query::{
-    Choice, Corpus, Cover, Efficiency, Estimates, Limits, Method, Queries, Retrieval, Rows,
+    Corpus, Cover, CoverProblem, Efficiency, Estimates, Limits, Method, Queries, Retrieval, Rows,
     RowsBuilder, Statistics, StopWords, Term, TermId, cover_by_keywords, term_key, terms_in,
 };
 use springtide_policy::{Rate, Span};
@@ -342,7 +342,7 @@ fn choose(args: &args::Cover, rows: &Rows, estimates: &Estimates, talk: Talk) ->
     drop(finding);
     talk.explain(format!("{} queries to choose from", count(queries.len())));
     let choosing = talk.progress("choosing", None);
-    let cover = Choice::new(&queries, rows, retrieval, efficiency).cover(&limits);
+    let cover = CoverProblem::new(&queries, rows, retrieval, efficiency).cover(&limits);
     drop(choosing);
     talk.explain(format!(
         "{} gains worked out",

@@ -201,7 +201,7 @@ fn refuse_nonsense(args: &args::Simulate) -> Outcome<()> {
     }
     if args.hints.is_some() && !has(|policy| policy == SimPolicy::Learned) {
         return refuse(
-            "--hints has nobody to heed them",
+            "--hints is given, and no policy uses hints",
             "only learned makes anything of hints",
             "leave it out, or add learned",
         );

@@ -104,7 +104,9 @@ pub(crate) fn run(
         Some(Rule::Proportional) => Some(PolicyName::Proportional),
         Some(Rule::Optimal(_)) | None => Some(PolicyName::Optimal),
     });
-    args.floor = args.floor.or(Some(view::floor(settings).as_per_day()));
+    args.floor = args
+        .floor
+        .or_else(|| Some(view::floor(settings).as_per_day()));
     let from = Origin::Project(predicted);
     solve(&table, from, &Caps::default(), &args, talk, unfinished)
 }

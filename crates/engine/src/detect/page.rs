@@ -85,7 +85,7 @@ const VERBATIM: Zone = 64;
 const AD: Zone = 128;
 
 /// The pieces of text to take for the page.
-enum Choice {
+enum Pieces {
     Part(Zone),
     OutsideFrames,
     /// All but advertisements.
@@ -93,7 +93,7 @@ enum Choice {
     Everything,
 }
 
-impl Choice {
+impl Pieces {
     fn holds(&self, zone: Zone) -> bool {
         match self {
             Self::Part(part) => zone & part != 0 && zone & (FRAME | AD) == 0,
@@ -305,8 +305,8 @@ impl Page {
         line
     }
 
-    fn choose(&self) -> Choice {
-        let length_of = |choice: &Choice| {
+    fn choose(&self) -> Pieces {
+        let length_of = |choice: &Pieces| {
             let mut start = 0;
             let mut length = 0;
             for piece in &self.pieces {
@@ -317,22 +317,22 @@ impl Page {
             }
             length
         };
-        let outside = length_of(&Choice::OutsideFrames);
+        let outside = length_of(&Pieces::OutsideFrames);
         for part in [MAIN, ARTICLE, CONTENT] {
-            let choice = Choice::Part(part);
+            let choice = Pieces::Part(part);
             let length = length_of(&choice);
             if length > 0 && length as f64 >= LEAST_SHARE_OF_MAIN * outside as f64 {
                 return choice;
             }
         }
-        let with_frames = length_of(&Choice::WithFrames);
+        let with_frames = length_of(&Pieces::WithFrames);
         let in_frames = with_frames - outside;
         if outside >= LITTLE_OUTSIDE_FRAMES || outside > 0 && in_frames <= MUCH_IN_FRAMES {
-            Choice::OutsideFrames
+            Pieces::OutsideFrames
         } else if with_frames > 0 {
-            Choice::WithFrames
+            Pieces::WithFrames
         } else {
-            Choice::Everything
+            Pieces::Everything
         }
     }
 

@@ -302,7 +302,7 @@ impl Engine {
     /// Lets those under way end, for a while, and begins nothing more.
     async fn finish(&mut self) -> Result<(), Error> {
         self.agenda.set_stopping(true);
-        self.send_home();
+        self.turn_away_waiting();
         if !self.tasks.is_empty() {
             let n_under_way = self.agenda.n_under_way();
             self.told.push(Event::Stopping { n_under_way });
@@ -323,7 +323,7 @@ impl Engine {
                     if let Some(message) = message {
                         self.hear(message, self.clock.now())?;
                         // Nobody gets another turn.
-                        self.send_home();
+                        self.turn_away_waiting();
                     }
                 }
                 () = tokio::time::sleep_until(until) => {
@@ -336,7 +336,7 @@ impl Engine {
         while let Ok(message) = self.messages.try_recv() {
             self.hear(message, now)?;
         }
-        self.send_home();
+        self.turn_away_waiting();
         self.launches.clear();
         while !self.listed.is_empty() {
             self.take_in_listed(now)?;
@@ -348,7 +348,7 @@ impl Engine {
     }
 
     /// Everyone who waits gives up. Whoever asked and hears nothing knows that.
-    fn send_home(&mut self) {
+    fn turn_away_waiting(&mut self) {
         self.tickets.clear();
         drop(self.permits.take_waiting());
         drop(self.agenda.gate_mut().take_waiting(|_| true));

@@ -27,11 +27,14 @@ pub(super) struct Beliefs {
     all: Option<Vec<u8>>,
     groups: HashMap<GroupId, Place>,
     /// What is usual among the elements of a group that go by a node so deep.
-    usual: HashMap<(GroupId, usize), Option<(Usual, Option<GroupId>)>>,
+    usual: HashMap<(GroupId, usize), Option<UsualOf>>,
     /// The sources that elements are polled of.
     wanted: BTreeSet<SourceId>,
     searches: BTreeSet<SourceId>,
 }
+
+/// What is usual, and in which group; `None` if among all.
+type UsualOf = (Usual, Option<GroupId>);
 
 /// A group, and what is remembered of it.
 struct Place {
@@ -185,7 +188,7 @@ impl Beliefs {
         })
     }
 
-    fn usual(&self, group: GroupId, depth: usize) -> Option<(Usual, Option<GroupId>)> {
+    fn usual(&self, group: GroupId, depth: usize) -> Option<UsualOf> {
         // Those of which anything is remembered, outermost first.
         let mut path = Vec::new();
         for (id, place) in self.around(group) {

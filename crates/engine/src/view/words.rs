@@ -17,7 +17,6 @@ pub fn rfc3339(moment: Moment) -> String {
 }
 
 /// The same for a field that may be null.
-#[expect(clippy::ref_option, reason = "serde hands it over so")]
 pub fn serialize_moment<S: Serializer>(
     moment: &Option<Moment>,
     serializer: S,

@@ -138,8 +138,8 @@ async fn a_page_has_moved_after_three_polls_over_a_week() {
     assert!(polled.text(id).contains("It is here now."));
     // And whoever is back is back.
     polled.origin.unscript(&own);
-    assert_eq!(polled.poll_after(1.0, &[id]).await, [own.clone()]);
-    assert_eq!(polled.poll_after(0.1, &[id]).await, [own.clone()]);
+    assert_eq!(polled.poll_after(1.0, &[id]).await, [&*own]);
+    assert_eq!(polled.poll_after(0.1, &[id]).await, [&*own]);
     assert!(!polled.text(id).contains("It is here now."));
 }
 

@@ -55,13 +55,13 @@ impl Agenda {
         if (may_spend || is_for_asked) && self.gate.n_counted_waiting() < MOST_WAITING {
             for _ in 0..MOST_PASSED_OVER {
                 let choice = match is_for_asked {
-                    true => self.choose_asked(now, rng).unwrap_or(Choice::None),
+                    true => self.choose_asked(now, rng).unwrap_or(Chosen::None),
                     false => self.choose(now, rng),
                 };
                 match choice {
-                    Choice::Go(request) => return Some(request),
-                    Choice::PassedOver => {}
-                    Choice::None => break,
+                    Chosen::Go(request) => return Some(request),
+                    Chosen::PassedOver => {}
+                    Chosen::None => break,
                 }
             }
         }
@@ -202,7 +202,7 @@ impl Agenda {
     }
 
     /// The next poll that counts.
-    fn choose(&mut self, now: Time, rng: &mut dyn Rng) -> Choice {
+    fn choose(&mut self, now: Time, rng: &mut dyn Rng) -> Chosen {
         while let Some(id) = self.listings.next_back(now) {
             self.scheduler.put_back(id, now, now);
         }
@@ -210,7 +210,7 @@ impl Agenda {
             return choice;
         }
         if self.scope == Scope::Asked {
-            return Choice::None;
+            return Chosen::None;
         }
         self.n_choices = self.n_choices.wrapping_add(1);
         if self.n_choices.is_multiple_of(RETRY_TURN)
@@ -220,7 +220,7 @@ impl Agenda {
         }
         if let Some(id) = self.listings.pop(now) {
             if !self.scheduler.contains(id) {
-                return Choice::PassedOver;
+                return Chosen::PassedOver;
             }
             let group = self.scheduler.outermost(id);
             return self.out_of_turn(id, group, Purpose::Due, now, rng);
@@ -229,10 +229,10 @@ impl Agenda {
         // a turn that cannot be taken now is kept.
         let counts_new = self.settings.first_pass == FirstPolls::Counted;
         if counts_new
-            && (self.is_turn_of_new || !self.is_old_one_worth_it(now))
+            && (self.next_is_first_poll || !self.is_old_one_worth_it(now))
             && let Some(group) = self.first_pass.next()
         {
-            return Choice::Go(self.new_of(group, true, now));
+            return Chosen::Go(self.new_of(group, true, now));
         }
         if self.settings.audit > 0.0
             && self.scope == Scope::Everything
@@ -249,21 +249,21 @@ impl Agenda {
             && let Some((id, bid, purpose)) = self.best_search(now)
             && self.goes_first(bid.worth, now)
         {
-            self.is_turn_of_new = purpose != Purpose::First;
-            return Choice::Go(self.begin_search(id, bid.request, (purpose, None), true, now));
+            self.next_is_first_poll = purpose != Purpose::First;
+            return Chosen::Go(self.begin_search(id, bid.request, (purpose, None), true, now));
         }
         let is_due = match self.scope {
             Scope::DueBy(by) => self.scheduler.is_ready(by),
             _ => true,
         };
         if is_due && let Some(id) = self.scheduler.next_poll(now, rng) {
-            self.is_turn_of_new = true;
+            self.next_is_first_poll = true;
             if self.is_under_way(id) {
                 self.scheduler.put_back(id, now + retry_in(1, rng), now);
-                return Choice::PassedOver;
+                return Chosen::PassedOver;
             }
             if self.listings.set_aside(id, now) {
-                return Choice::PassedOver;
+                return Chosen::PassedOver;
             }
             let element = self.scheduler.element(id);
             let groups = self.scheduler.groups();
@@ -274,26 +274,26 @@ impl Agenda {
                 is_counted: true,
                 cost: element.cost.0,
             };
-            return Choice::Go(self.begin(poll, now));
+            return Chosen::Go(self.begin(poll, now));
         }
         if counts_new && let Some(group) = self.first_pass.next() {
-            return Choice::Go(self.new_of(group, true, now));
+            return Chosen::Go(self.new_of(group, true, now));
         }
         match self.retries.pop(now) {
             Some((id, group)) => self.look_again(id, group, now, rng),
-            None => Choice::None,
+            None => Chosen::None,
         }
     }
 
     /// Something that someone asked for, if it can be had now or is about to be.
-    fn choose_asked(&mut self, now: Time, rng: &mut dyn Rng) -> Option<Choice> {
+    fn choose_asked(&mut self, now: Time, rng: &mut dyn Rng) -> Option<Chosen> {
         for _ in 0..self.asked.len() {
             let (id, group) = self.asked.pop_front()?;
             let Some(search) = self.search_of(id) else {
                 return Some(self.out_of_turn(id, group, Purpose::Asked, now, rng));
             };
             self.asked.push_back((id, group));
-            if let choice @ Choice::Go(_) = self.ask_for_rows(search, now) {
+            if let choice @ Chosen::Go(_) = self.ask_for_rows(search, now) {
                 return Some(choice);
             }
         }
@@ -307,7 +307,7 @@ impl Agenda {
         group: Option<GroupId>,
         now: Time,
         rng: &mut dyn Rng,
-    ) -> Choice {
+    ) -> Chosen {
         match self.search_of(id) {
             Some(search) => self.ask_for_row(search, id, Purpose::Due, now),
             None => self.out_of_turn(id, group, Purpose::Due, now, rng),
@@ -344,13 +344,13 @@ impl Agenda {
         purpose: Purpose,
         now: Time,
         rng: &mut dyn Rng,
-    ) -> Choice {
+    ) -> Chosen {
         if self.is_under_way(id) {
             // What is found of it is news enough; one without a copy is looked at again.
             if !self.scheduler.contains(id) && purpose == Purpose::Due {
                 self.retries.set(id, group, now + retry_in(1, rng));
             }
-            return Choice::PassedOver;
+            return Chosen::PassedOver;
         }
         if self.listings.take_back(id) {
             self.scheduler.put_back(id, now, now);
@@ -358,7 +358,7 @@ impl Agenda {
         let is_in = self.scheduler.contains(id);
         if is_in && !self.scheduler.take(id, now) {
             // It waits for its group already.
-            return Choice::PassedOver;
+            return Chosen::PassedOver;
         }
         let poll = Poll {
             id,
@@ -372,7 +372,7 @@ impl Agenda {
             },
         };
         let Some(group) = group.filter(|&group| self.gate.free_at(group) > now) else {
-            return Choice::Go(self.begin(poll, now));
+            return Chosen::Go(self.begin(poll, now));
         };
         let patience = match purpose {
             Purpose::Asked => LONGEST_WAIT,
@@ -386,7 +386,7 @@ impl Agenda {
             self.gate.wait(group, Waiting::Poll(poll), now);
             self.tell_bidders(now);
         }
-        Choice::PassedOver
+        Chosen::PassedOver
     }
 
     /// An element drawn at random from those that we have a copy of.
@@ -424,7 +424,7 @@ impl Agenda {
             self.gate.begin(group, 1.0, now);
         }
         self.spend(is_counted, 1.0, now);
-        self.is_turn_of_new = false;
+        self.next_is_first_poll = false;
         Request::New { group, is_counted }
     }
 
@@ -436,7 +436,7 @@ impl Agenda {
 }
 
 /// What came of choosing.
-pub(super) enum Choice {
+pub(super) enum Chosen {
     /// This is asked for.
     Go(Request),
     /// Someone was chosen who cannot go now.

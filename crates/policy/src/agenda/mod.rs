@@ -75,7 +75,7 @@ pub struct Agenda {
     /// Choices made, of which some are kept for retries.
     n_choices: u32,
     /// Whether a first poll that counts is next.
-    is_turn_of_new: bool,
+    next_is_first_poll: bool,
     /// Whether search sources are next, where worth is not what polls are chosen by.
     is_turn_of_searches: bool,
     is_stopping: bool,
@@ -186,7 +186,7 @@ impl Agenda {
             n_pages: 0,
             n_known: 0,
             n_choices: 0,
-            is_turn_of_new: false,
+            next_is_first_poll: false,
             is_turn_of_searches: false,
             is_stopping: false,
         }

@@ -1,6 +1,6 @@
 //! Search sources on the agenda: which of them is asked now, and for what.
 
-use super::arbiter::Choice;
+use super::arbiter::Chosen;
 use super::rows::{self, Bid, SearchRequest, SearchSource};
 use super::{Agenda, FirstPolls, Request, Scope, earlier, later};
 use crate::{ElementId, GroupId, Purpose, Time};
@@ -181,10 +181,10 @@ impl Agenda {
             if !self.may_ask(asked, now) || is_free && asked.source.has_new(now) {
                 continue;
             }
-            let (is_turn_of_new, scope) = (self.is_turn_of_new && !is_free, self.scope);
+            let (next_is_first_poll, scope) = (self.next_is_first_poll && !is_free, self.scope);
             let scheduler = &self.scheduler;
             let source = &mut self.searches.get_mut(&id)?.source;
-            let new = match is_turn_of_new {
+            let new = match next_is_first_poll {
                 true => source.request_for_new(now),
                 false => None,
             };
@@ -209,10 +209,10 @@ impl Agenda {
     }
 
     /// A row that someone asked for, and others with it if a query brings them.
-    pub(super) fn ask_for_rows(&mut self, id: SearchId, now: Time) -> Choice {
+    pub(super) fn ask_for_rows(&mut self, id: SearchId, now: Time) -> Chosen {
         let asked = &self.searches[&id];
         if !self.may_ask(asked, now) {
-            return Choice::None;
+            return Chosen::None;
         }
         let wanted: Vec<ElementId> = self.asked().collect();
         let asked = &self.searches[&id];
@@ -220,10 +220,10 @@ impl Agenda {
             if let Some(source) = self.search_mut(id) {
                 source.reconsider_later(now);
             }
-            return Choice::None;
+            return Chosen::None;
         };
         let SearchRequest::Row(row) = request else {
-            return Choice::Go(self.begin_search(id, request, (Purpose::Asked, None), true, now));
+            return Chosen::Go(self.begin_search(id, request, (Purpose::Asked, None), true, now));
         };
         let request = asked.source.request_for_row(row);
         // If what finds it is being asked, it is waited for.
@@ -233,9 +233,9 @@ impl Agenda {
         match request {
             Some(request) => {
                 let why = (Purpose::Asked, Some(row));
-                Choice::Go(self.begin_search(id, request, why, true, now))
+                Chosen::Go(self.begin_search(id, request, why, true, now))
             }
-            None => Choice::None,
+            None => Chosen::None,
         }
     }
 
@@ -246,7 +246,7 @@ impl Agenda {
         row: ElementId,
         purpose: Purpose,
         now: Time,
-    ) -> Choice {
+    ) -> Chosen {
         let asked = &self.searches[&id];
         let request = match self.may_ask(asked, now) {
             true => asked.source.request_for_row(row),
@@ -254,14 +254,14 @@ impl Agenda {
         };
         match request {
             Some(request) => {
-                Choice::Go(self.begin_search(id, request, (purpose, Some(row)), true, now))
+                Chosen::Go(self.begin_search(id, request, (purpose, Some(row)), true, now))
             }
             None => {
                 if purpose == Purpose::Due {
                     let group = Some(asked.group);
                     self.retries.set(row, group, now + rows::LOOK_AGAIN);
                 }
-                Choice::PassedOver
+                Chosen::PassedOver
             }
         }
     }

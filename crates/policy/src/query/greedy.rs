@@ -66,7 +66,7 @@ impl Cover {
 
 /// What there is to choose from, and by which measure.
 #[derive(Debug, Clone, Copy)]
-pub struct Choice<'a> {
+pub struct CoverProblem<'a> {
     /// The queries.
     pub queries: &'a Queries,
     /// What each of our rows is worth.
@@ -77,7 +77,7 @@ pub struct Choice<'a> {
     pub efficiency: Efficiency,
 }
 
-impl<'a> Choice<'a> {
+impl<'a> CoverProblem<'a> {
     /// Queries about rows, each worth what it is.
     pub fn new(
         queries: &'a Queries,

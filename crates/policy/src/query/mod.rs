@@ -9,7 +9,7 @@
 //!   row has and what refreshing it is worth.
 //! - [`Statistics`] are what is known of the server, from which [`Estimates`] of how
 //!   many rows a query finds there follow.
-//! - [`Queries`] are the queries there are; a [`Choice`] of them gives a [`Cover`]:
+//! - [`Queries`] are the queries there are; a [`CoverProblem`] of them gives a [`Cover`]:
 //!   what to ask, in order, once.
 //! - [`Live`] chooses from moment to moment, as rows grow stale.
 //! - [`rounds`] has the content paper's order and interval, as published.
@@ -17,7 +17,7 @@
 //!
 //! ```
 //! use springtide_policy::query::{
-//!     Choice, Efficiency, Limits, Queries, Retrieval, RowsBuilder, Split, Statistics, StopWords,
+//!     CoverProblem, Efficiency, Limits, Queries, Retrieval, RowsBuilder, Split, Statistics, StopWords,
 //!     terms_in,
 //! };
 //!
@@ -37,7 +37,7 @@
 //! let (retrieval, efficiency) = (Retrieval::USUAL, Efficiency::Corrected);
 //! let estimates = statistics.estimates(&rows);
 //! let queries = Queries::about(&rows, &estimates, &retrieval, efficiency, 2);
-//! let cover = Choice::new(&queries, &rows, retrieval, efficiency).cover(&Limits::default());
+//! let cover = CoverProblem::new(&queries, &rows, retrieval, efficiency).cover(&Limits::default());
 //! let asked: Vec<String> = cover
 //!     .steps
 //!     .iter()
@@ -63,7 +63,7 @@ mod terms;
 
 pub use candidates::{Efficiency, Method, Queries, Retrieval};
 pub use exact::cheapest_cover;
-pub use greedy::{Choice, Cover, Limits, Step};
+pub use greedy::{Cover, CoverProblem, Limits, Step};
 pub use keywords::cover_by_keywords;
 pub use live::{BestPage, Live, Page};
 pub use rows::{Rows, RowsBuilder, TermId};

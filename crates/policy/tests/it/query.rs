@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use springtide_policy::query::{
-    Choice, Corpus, Cover, Efficiency, Limits, Method, Queries, Retrieval, Rows, RowsBuilder,
+    Corpus, Cover, CoverProblem, Efficiency, Limits, Method, Queries, Retrieval, Rows, RowsBuilder,
     Statistics, Term, TermId, cheapest_cover, cover_by_keywords,
 };
 
@@ -321,7 +321,7 @@ proptest! {
         let retrieval = case.retrieval();
         let queries =
             Queries::about(&rows, &estimates, &retrieval, case.efficiency, case.max_terms);
-        let choice = Choice::new(&queries, &rows, retrieval, case.efficiency);
+        let choice = CoverProblem::new(&queries, &rows, retrieval, case.efficiency);
         let lazy = choice.lazy(&case.limits);
         let expected = case.by_hand(None);
         let found = case.lines(&rows, &queries, &lazy);
@@ -369,7 +369,7 @@ proptest! {
         let retrieval = case.retrieval();
         let queries =
             Queries::about(&rows, &estimates, &retrieval, case.efficiency, case.max_terms);
-        let choice = Choice::new(&queries, &rows, retrieval, case.efficiency);
+        let choice = CoverProblem::new(&queries, &rows, retrieval, case.efficiency);
         let cover = choice.cover(&case.limits);
         prop_assert!(cover.n_requests() <= quota);
         let optimum = case.best_within(quota);
@@ -428,7 +428,7 @@ fn lazy_greedy_is_plain_greedy_with_far_fewer_evaluations() {
     let queries = drawn(4000, 20_000, 1);
     let queries = Queries::given(queries.iter().map(|(rows, n)| (rows.as_slice(), *n)));
     let worth = vec![1.0; 20_000];
-    let choice = Choice {
+    let choice = CoverProblem {
         queries: &queries,
         worth: &worth,
         retrieval: Retrieval::new(10, 1_000_000, Method::AllPages).unwrap(),
@@ -444,7 +444,7 @@ fn lazy_greedy_is_plain_greedy_with_far_fewer_evaluations() {
     for seed in 2..6 {
         let queries = drawn(200, 1000, seed);
         let queries = Queries::given(queries.iter().map(|(rows, n)| (rows.as_slice(), *n)));
-        let choice = Choice {
+        let choice = CoverProblem {
             queries: &queries,
             worth: &worth[..1000],
             ..choice
@@ -482,7 +482,7 @@ fn greedy_covers_within_the_logarithm_of_the_cheapest_cover() {
         let (_, cheapest) = cheapest_cover(n_rows as usize, &given).unwrap();
         let queries = Queries::given(given);
         // A page has one result, so that requests are rows of the server.
-        let choice = Choice {
+        let choice = CoverProblem {
             queries: &queries,
             worth: &vec![1.0; n_rows as usize],
             retrieval: Retrieval::new(1, 1000, Method::AllPages).unwrap(),
@@ -503,7 +503,7 @@ fn the_best_single_query_saves_greedy_from_a_small_one() {
     // One row for one request, or fifty for fifty-one: a quota of fifty-one.
     let many: Vec<u32> = (1..=50).collect();
     let queries = Queries::given([(&[0][..], 1.0), (&many[..], 510.0)]);
-    let choice = Choice {
+    let choice = CoverProblem {
         queries: &queries,
         worth: &[1.0; 51],
         retrieval: Retrieval::USUAL,
@@ -536,7 +536,7 @@ fn a_large_cover_is_never_dearer_than_the_greedy_one_and_covers_as_much() {
             .map(|rows| (rows.as_slice(), rows.len() as f64)),
     );
     let worth = vec![1.0; n_rows as usize];
-    let choice = Choice {
+    let choice = CoverProblem {
         queries: &queries,
         worth: &worth,
         retrieval: Retrieval::USUAL,
@@ -585,7 +585,7 @@ fn rows_that_are_worth_nothing_do_not_make_a_large_cover_dearer() {
     let worth: Vec<f64> = (0..n_pages * 10)
         .map(|row| f64::from(u8::from(row % 10 != 0)))
         .collect();
-    let choice = Choice {
+    let choice = CoverProblem {
         queries: &queries,
         worth: &worth,
         retrieval: Retrieval::USUAL,

@@ -11,7 +11,7 @@ use springtide_policy::agenda::rows::{
 };
 use springtide_policy::query::rounds::{Rounds, greedy_order, staleness_share};
 use springtide_policy::query::staleness::UpdateModel;
-use springtide_policy::query::{Choice, Efficiency, Limits, Live, Queries, Retrieval};
+use springtide_policy::query::{CoverProblem, Efficiency, Limits, Live, Queries, Retrieval};
 use springtide_policy::value::PollValue;
 use springtide_policy::{ElementId, Objective, Rate, Span, Time, Weight};
 
@@ -214,7 +214,7 @@ fn published(
     quota: Option<u64>,
 ) -> Vec<usize> {
     let worth = world.worth(polled_at, now);
-    let choice = Choice {
+    let problem = CoverProblem {
         queries,
         worth: &worth,
         retrieval: Retrieval::USUAL,
@@ -224,7 +224,12 @@ fn published(
         max_queries: quota,
         ..Limits::default()
     };
-    let chosen: Vec<usize> = choice.lazy(&limits).steps.iter().map(|s| s.query).collect();
+    let chosen: Vec<usize> = problem
+        .lazy(&limits)
+        .steps
+        .iter()
+        .map(|s| s.query)
+        .collect();
     let shares: Vec<f64> = chosen
         .iter()
         .map(|&query| {

@@ -517,7 +517,7 @@ impl Learned {
         let changed = matches!(outcome, Outcome::Changed { .. });
         let chance = now_worth.stale;
         let hinted = self.hinted.remove(&index);
-        self.heed(hinted, &path, &standing, changed);
+        self.learn_from_hint(hinted, &path, &standing, changed);
         let has_been_polled = belief.per > prior.per;
         let of_shape = match has_been_polled {
             true => ShapeEvidence::of(prior, belief, interval, changed),
@@ -886,7 +886,13 @@ impl Learned {
     }
 
     /// Takes in what a poll says of hints.
-    fn heed(&mut self, hinted: Option<Hinted>, path: &Path, standing: &Standing, changed: bool) {
+    fn learn_from_hint(
+        &mut self,
+        hinted: Option<Hinted>,
+        path: &Path,
+        standing: &Standing,
+        changed: bool,
+    ) {
         let node = *path.get(1).unwrap_or(&ROOT) as usize;
         let Some(hearsay) = self.hearsay.get_mut(node) else {
             return;

@@ -2,7 +2,7 @@
 
 use crate::parallel::*;
 use springtide_policy::query::{
-    Choice, Cover, Efficiency, Estimates, Limits, Method, Queries, Retrieval, Rows,
+    Cover, CoverProblem, Efficiency, Estimates, Limits, Method, Queries, Retrieval, Rows,
     cover_by_keywords,
 };
 
@@ -220,7 +220,7 @@ impl Ours {
         let (rows, estimates) = scenario.known(&attributes, known);
         let (retrieval, efficiency) = (retrieval(Method::AllPages), Efficiency::Corrected);
         let queries = Queries::about(&rows, &estimates, &retrieval, efficiency, 2);
-        let choice = Choice::new(&queries, &rows, retrieval, efficiency);
+        let choice = CoverProblem::new(&queries, &rows, retrieval, efficiency);
         let cover = choice.cover(&Limits::default());
         let index = scenario.index(&rows, &attributes);
         let mut missed = vec![1.0; rows.len()];
