@@ -440,16 +440,17 @@ pub(crate) struct Diff {
     pub(crate) json: bool,
 }
 
-/// Take in addresses from a file, without asking anybody
+/// Import addresses from a file; no requests are made
 ///
 /// The file has one address a line (blank lines and those that begin with `#` are
-/// skipped) or is CSV with a header and the columns `url`, `weight` and `group`; .gz and
-/// .zst are read as such. It becomes a source of kind list, which does not need the file
-/// any more.
+/// skipped) or is CSV with the columns `url`, `weight` and `group`, or without a header
+/// and with addresses in one column; .gz and .zst are read as such. It becomes a source of
+/// kind list, which does not need the file any more. A line that cannot be used is left
+/// out, and told of.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   springtide import urls.txt
-  springtide import pages.csv.gz --source shop")]
+  springtide import pages.csv.gz --source shop --map url=Address")]
 pub(crate) struct Import {
     /// The file; `-` is standard input
     #[arg(value_name = "FILE")]
@@ -457,6 +458,12 @@ pub(crate) struct Import {
     /// The source that they go to, new or not [default: named after the file]
     #[arg(long, value_name = "NAME")]
     pub(crate) source: Option<String>,
+    /// Columns with other names: url=Address, weight=…, group=…
+    #[arg(long, value_name = "COLUMN=NAME", value_delimiter = ',')]
+    pub(crate) map: Vec<String>,
+    /// A line that cannot be used is an error, and nothing is imported
+    #[arg(long)]
+    pub(crate) strict: bool,
     /// How much their freshness matters, relative to others
     #[arg(long, value_name = "W", value_parser = weight)]
     pub(crate) weight: Option<f64>,

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use serde::Serialize;
-use springtide_engine::register::{self, List, ListError};
+use springtide_engine::register::{self, List, ListColumns, ListError};
 use springtide_store::{Reader, SourceKind, Writer};
 
 use super::{Project, Steps, causes, source_named};
@@ -14,8 +14,8 @@ use crate::config::edit::{Editor, NewSource};
 use crate::config::{self, Config};
 use crate::failure::{Failure, Outcome};
 use crate::json::print_json;
-use crate::table::Unfinished;
-use crate::talk::{Talk, plural};
+use crate::table::{Unfinished, shorten_to};
+use crate::talk::{Talk, count, plural};
 
 pub(crate) fn run(
     args: &Import,
@@ -28,9 +28,21 @@ pub(crate) fn run(
         source: &'a str,
         n_lines: u64,
         n_added: u64,
+        n_taken: u64,
         n_known: u64,
+        n_left_out: u64,
+        left_out: Vec<Left<'a>>,
     }
-    let list = list(&args.file)?;
+    #[derive(Serialize)]
+    struct Left<'a> {
+        what: &'a str,
+        why: &'a str,
+    }
+    let list = list(&args.file)?.with_columns(columns(args)?);
+    let list = match args.strict {
+        true => list,
+        false => list.skipping_bad_lines(),
+    };
     let config = project.config(&SettingFlags::default(), talk)?;
     let name = match &args.source {
         Some(name) => name.clone(),
@@ -111,11 +123,29 @@ pub(crate) fn run(
             source: &name,
             n_lines: imported.n_lines,
             n_added: imported.n_added,
+            n_taken: imported.n_added,
             n_known: imported.n_known,
+            n_left_out: imported.n_bad,
+            left_out: imported
+                .left_out
+                .iter()
+                .map(|left| Left {
+                    what: &left.what,
+                    why: &left.why,
+                })
+                .collect(),
         });
     }
     let added = plural(imported.n_added, "new element");
     talk.say(format!("{added} in {name}"));
+    for left in imported.left_out.iter().take(MOST_TOLD) {
+        let (what, why) = (shorten_to(&left.what, 200), shorten_to(&left.why, 200));
+        talk.say(format!("left out: {what}: {why}"));
+    }
+    if imported.n_bad > MOST_TOLD as u64 {
+        let more = count((imported.n_bad as usize).saturating_sub(MOST_TOLD));
+        talk.say(format!("left out: {more} more; --strict refuses them"));
+    }
     if imported.n_known > 0 {
         let known = plural(imported.n_known, "line");
         talk.say(format!("{known} with an address that was there already"));
@@ -123,17 +153,45 @@ pub(crate) fn run(
     Ok(())
 }
 
+/// Lines left out that are told one by one.
+const MOST_TOLD: usize = 10;
+
+/// How the columns of the file are called.
+fn columns(args: &Import) -> Outcome<ListColumns> {
+    let name = args.file.to_string_lossy().to_ascii_lowercase();
+    let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
+    let mut columns = ListColumns {
+        is_csv: name.ends_with(".csv") || !args.map.is_empty(),
+        ..ListColumns::default()
+    };
+    for mapped in &args.map {
+        let (column, name) = mapped.split_once('=').unwrap_or((mapped, ""));
+        let place = match column {
+            "url" | "locator" => &mut columns.url,
+            "weight" => &mut columns.weight,
+            "group" => &mut columns.group,
+            _ => {
+                return Err(Failure::input("cannot understand --map")
+                    .cause(format!("there is no column `{}`", shorten_to(column, 100)))
+                    .hint("url=NAME, weight=NAME or group=NAME is expected"));
+            }
+        };
+        *place = Some(name.to_owned());
+    }
+    Ok(columns)
+}
+
 /// A file to read addresses from.
 pub(crate) fn list(path: &Path) -> Outcome<List> {
     if path != Path::new("-") {
-        return Ok(List::File(path.to_owned()));
+        return Ok(List::file(path.to_owned()));
     }
     let mut bytes = Vec::new();
     std::io::stdin()
         .lock()
         .read_to_end(&mut bytes)
         .map_err(|error| Failure::input("cannot read standard input").cause(error))?;
-    Ok(List::Memory(bytes.into()))
+    Ok(List::memory(bytes.into()))
 }
 
 /// Why a list was not taken in.

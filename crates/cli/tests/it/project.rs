@@ -105,7 +105,7 @@ fn a_bad_line_leaves_everything_as_it_was() {
     place.run("init").ok();
     let before = place.read("springtide.toml");
     place
-        .run("import urls.txt")
+        .run("import urls.txt --strict")
         .failed(2, &["cannot read urls.txt", "line 2", "nonsense"]);
     place
         .run("add urls.txt")
@@ -117,6 +117,61 @@ fn a_bad_line_leaves_everything_as_it_was() {
     assert_eq!(place.read("springtide.toml"), before);
     assert_eq!(place.run("ls --elements --json").ok().stdout, "");
     assert_eq!(place.run("ls --json").ok().stdout, "");
+}
+
+/// Tables as people have them.
+#[test]
+fn import_takes_what_it_can_and_tells_the_rest() {
+    let place = Place::with(
+        "urls.txt",
+        "https://a.example/\nnonsense\nhttps://a.example/2\n",
+    )
+    .and(
+        "bare.csv",
+        "7,https://b.example/x,first\n8,https://b.example/y,second\n",
+    )
+    .and(
+        "named.csv",
+        "Address,W\nhttps://c.example/,3\nhttps://c.example/2,many\n",
+    );
+    place.run("init").ok();
+    let taken = json(&place.run("import urls.txt --json").ok());
+    assert_eq!(
+        (&taken["n_taken"], &taken["n_left_out"]),
+        (&2.into(), &1.into())
+    );
+    let left = &taken["left_out"][0];
+    assert_eq!(left["what"], "line 2");
+    assert!(left["why"].as_str().unwrap().contains("nonsense"), "{left}");
+    let taken = json(&place.run("import bare.csv --json").ok());
+    assert_eq!(taken["n_taken"], 2);
+    let named = place
+        .run("import named.csv --map url=Address,weight=W")
+        .ok();
+    assert!(
+        named.stderr.contains("left out: line 3: weight is"),
+        "{}",
+        named.stderr
+    );
+    let rows = lines(&place.run("ls --elements --json").ok());
+    let locators: Vec<&str> = rows
+        .iter()
+        .map(|row| row["locator"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        locators,
+        [
+            "https://a.example/",
+            "https://a.example/2",
+            "https://b.example/x",
+            "https://b.example/y",
+            "https://c.example/"
+        ]
+    );
+    assert_eq!(rows[4]["weight"], 3.0);
+    place
+        .run("import urls.txt --map colour=red")
+        .failed(2, &["no column `colour`"]);
 }
 
 #[test]

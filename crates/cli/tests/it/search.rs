@@ -180,11 +180,10 @@ fn once_does_not_wait_for_a_source_that_is_left_alone() {
         .replace("pause = \"1s\"", "pause = \"10m\"");
     std::fs::write(place.path("springtide.toml"), toml).unwrap();
     server.misbehave(Trouble::Captcha, 4..);
-    let begun = SystemTime::now();
+    // Whoever waited would ask again.
     place.run("run --once").failed(3, &["shop"]);
     place.run("run --once").failed(3, &["shop"]);
     place.run("poll r000001").failed(3, &["shop"]);
-    assert!(begun.elapsed().unwrap() < Duration::from_secs(20));
     assert_eq!(server.n_requests(), 5);
 }
 

@@ -5,16 +5,34 @@ use std::io::{self, Cursor, Read};
 use std::path::PathBuf;
 
 use bytes::Bytes;
+use url::Url;
 
-use crate::source::list::{ListProblem, ListProblemReason, ListReader};
+use crate::fetch::locator;
+pub use crate::source::list::ListColumns;
+use crate::source::list::{ListProblem, ListProblemReason, ListReader, ListedUrl};
 
 /// A list that can be read more than once.
 #[derive(Debug, Clone)]
-pub enum List {
-    /// In a file.
+pub struct List {
+    place: ListPlace,
+    columns: ListColumns,
+    skips_bad_lines: bool,
+}
+
+#[derive(Debug, Clone)]
+enum ListPlace {
     File(PathBuf),
     /// Already in memory, since it came through a pipe.
     Memory(Bytes),
+}
+
+/// A line that was left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Which it is.
+    pub what: String,
+    /// Why.
+    pub why: String,
 }
 
 /// Why a list cannot be taken in.
@@ -45,10 +63,68 @@ impl From<ListProblem> for ListError {
 }
 
 impl List {
-    pub(super) fn open(&self) -> io::Result<ListReader<Box<dyn Read + Send>>> {
-        ListReader::new(match self {
-            Self::File(path) => Box::new(File::open(path)?),
-            Self::Memory(bytes) => Box::new(Cursor::new(bytes.clone())),
-        })
+    /// A list in a file.
+    pub fn file(path: PathBuf) -> Self {
+        Self::at(ListPlace::File(path))
+    }
+
+    /// A list that came through a pipe.
+    pub fn memory(bytes: Bytes) -> Self {
+        Self::at(ListPlace::Memory(bytes))
+    }
+
+    fn at(place: ListPlace) -> Self {
+        Self {
+            place,
+            columns: ListColumns::default(),
+            skips_bad_lines: false,
+        }
+    }
+
+    /// The same, with columns that are called otherwise.
+    #[must_use]
+    pub fn with_columns(self, columns: ListColumns) -> Self {
+        Self { columns, ..self }
+    }
+
+    /// The same, but a line that cannot be used is left out, and no error.
+    #[must_use]
+    pub fn skipping_bad_lines(self) -> Self {
+        Self {
+            skips_bad_lines: true,
+            ..self
+        }
+    }
+
+    /// Reads it: addresses in their normal form, with what is said of each. `left_out` is
+    /// told of lines that are.
+    pub(super) fn read(
+        &self,
+        mut left_out: impl FnMut(LeftOut),
+    ) -> Result<impl Iterator<Item = Result<(Url, ListedUrl), ListError>>, ListError> {
+        let reader: Box<dyn Read + Send> = match &self.place {
+            ListPlace::File(path) => Box::new(File::open(path)?),
+            ListPlace::Memory(bytes) => Box::new(Cursor::new(bytes.clone())),
+        };
+        let reader = ListReader::new(reader)?.with_columns(self.columns.clone());
+        let skips = self.skips_bad_lines;
+        Ok(reader.filter_map(move |listed| {
+            let (what, error) = match listed {
+                Ok(listed) => match locator(&listed.url) {
+                    Ok(url) => return Some(Ok((url, listed))),
+                    Err(failure) => (listed.url, ListError::from(failure)),
+                },
+                Err(problem) => (format!("line {}", problem.line), ListError::from(problem)),
+            };
+            if !skips || matches!(error, ListError::Read(_)) {
+                return Some(Err(error));
+            }
+            let why = match &error {
+                ListError::Line(problem) => problem.reason.to_string(),
+                error => error.to_string(),
+            };
+            left_out(LeftOut { what, why });
+            None
+        }))
     }
 }

@@ -26,7 +26,7 @@ use url::Url;
 use crate::fetch::{group_of, locator};
 use crate::settings::{FeedEntries, GroupRule, Settings, SourceSettings};
 use crate::source::list::ListedUrl;
-pub use list::{List, ListError};
+pub use list::{LeftOut, List, ListColumns, ListError};
 pub(crate) use place::Places;
 use rows::{FollowedRows, add_search};
 pub(crate) use rows::{feed_group, search_group};
@@ -55,7 +55,7 @@ pub struct Registered {
 }
 
 /// What a list has brought.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Imported {
     /// Addresses in it.
     pub n_lines: u64,
@@ -67,6 +67,10 @@ pub struct Imported {
     pub n_unlisted: u64,
     /// Addresses beyond the most that the source may have.
     pub n_left_out: u64,
+    /// Lines that could not be used.
+    pub n_bad: u64,
+    /// The first of them.
+    pub left_out: Vec<LeftOut>,
 }
 
 /// How far it has got.
@@ -81,6 +85,8 @@ pub enum Step {
 /// Facts that are kept together. Large enough that a transaction costs little, small
 /// enough to hold.
 const BATCH: usize = 10_000;
+/// Lines that could not be used and are told of.
+const MOST_LEFT_OUT: usize = 1000;
 /// Lines between two words about progress.
 const STRIDE: u64 = 10_000;
 
@@ -308,7 +314,7 @@ impl Followed<'_> {
             max_elements: self.wanted.max_elements,
             drops_unlisted: Some(self.now),
         };
-        let list = List::File(self.path.to_owned());
+        let list = List::file(self.path.to_owned());
         match intake.take(store, source.clone(), &list, places, progress) {
             Ok(imported) => {
                 registered.imported.add(imported);
@@ -356,6 +362,8 @@ impl Imported {
         self.n_added += other.n_added;
         self.n_known += other.n_known;
         self.n_unlisted += other.n_unlisted;
+        self.n_bad += other.n_bad;
+        self.left_out.extend(other.left_out);
         self.n_left_out += other.n_left_out;
     }
 }
@@ -410,11 +418,8 @@ impl Intake<'_> {
         places: &mut Places,
         progress: &mut dyn FnMut(Step),
     ) -> Result<Imported, Error> {
-        let (mut addresses, n_lines) = check(list, progress)?;
-        let mut imported = Imported {
-            n_lines,
-            ..Imported::default()
-        };
+        let mut imported = Imported::default();
+        let mut addresses = check(list, &mut imported, progress)?;
         let mut totals = source.totals;
         self.match_existing(store, &source, &mut addresses, &mut totals, &mut imported)?;
 
@@ -539,11 +544,22 @@ fn bring_back(kept: &mut Kept, totals: &mut Totals) {
 }
 
 /// Reads a list for the first time: every line must be an address.
-fn check(list: &List, progress: &mut dyn FnMut(Step)) -> Result<(Addresses, u64), Error> {
+fn check(
+    list: &List,
+    imported: &mut Imported,
+    progress: &mut dyn FnMut(Step),
+) -> Result<Addresses, Error> {
     let mut keys = Vec::new();
     let mut n_lines = 0;
-    for listed in list.open().map_err(ListError::from)? {
-        let url = locator(&listed.map_err(ListError::from)?.url).map_err(ListError::from)?;
+    let (n_bad, left_out) = (&mut imported.n_bad, &mut imported.left_out);
+    let listed = list.read(|bad| {
+        *n_bad += 1;
+        if left_out.len() < MOST_LEFT_OUT {
+            left_out.push(bad);
+        }
+    })?;
+    for listed in listed {
+        let (url, _) = listed?;
         keys.push(key_of(url.as_str()));
         n_lines += 1;
         if n_lines % STRIDE == 0 {
@@ -560,7 +576,8 @@ fn check(list: &List, progress: &mut dyn FnMut(Step)) -> Result<(Addresses, u64)
         is_old: vec![false; keys.len()],
         keys,
     };
-    Ok((addresses, n_lines))
+    imported.n_lines = n_lines;
+    Ok(addresses)
 }
 
 /// Reads a list for the second time, and makes facts of it.
@@ -582,9 +599,8 @@ impl SecondReading<'_> {
     ) -> Result<u64, Error> {
         let mut batch = Batch::new();
         let (mut n_added, mut n_left_out) = (0, 0);
-        for listed in list.open().map_err(ListError::from)? {
-            let listed = listed.map_err(ListError::from)?;
-            let url = locator(&listed.url).map_err(ListError::from)?;
+        for listed in list.read(|_| ())? {
+            let (url, listed) = listed?;
             batch.n_lines += 1;
             // A list that changes while it is read brings nothing new.
             let Some(position) = addresses.position(url.as_str()) else {
@@ -1084,7 +1100,7 @@ mod tests {
         let lines: String = (0..25_000)
             .map(|i| format!("http://host{}.example/d/{}\n", i % 3, i % 12_000))
             .collect();
-        let list = List::Memory(lines.into());
+        let list = List::memory(lines.into());
         let imported = import(&mut store, &settings, &known, 1.0, &list, &mut |_| {}).unwrap();
         assert_eq!((imported.n_lines, imported.n_added), (25_000, 12_000));
         let known = store.sources().unwrap().remove(0);

@@ -59,6 +59,19 @@ pub enum ListProblemReason {
     Read(#[from] io::Error),
 }
 
+/// How to find the columns of a table of addresses.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListColumns {
+    /// It is CSV, with or without a header; otherwise that depends on its first line.
+    pub is_csv: bool,
+    /// What the column of addresses is called, instead of `url`.
+    pub url: Option<String>,
+    /// The same for `weight`.
+    pub weight: Option<String>,
+    /// The same for `group`.
+    pub group: Option<String>,
+}
+
 /// The addresses of a list, or what is wrong with a line: the lines after it can
 /// still be read.
 pub struct ListReader<R: Read> {
@@ -66,6 +79,7 @@ pub struct ListReader<R: Read> {
     line: Vec<u8>,
     n_lines: u64,
     shape: Shape,
+    columns: ListColumns,
     cells: Cells,
     is_done: bool,
 }
@@ -98,9 +112,16 @@ impl<R: Read> ListReader<R> {
             line: Vec::new(),
             n_lines: 0,
             shape: Shape::Unknown,
+            columns: ListColumns::default(),
             cells: Cells::new(),
             is_done: false,
         })
+    }
+
+    /// The same, with columns that are found in this way.
+    #[must_use]
+    pub fn with_columns(self, columns: ListColumns) -> Self {
+        Self { columns, ..self }
     }
 
     /// The next line that is neither blank nor a comment, into `self.line`; whether
@@ -163,12 +184,24 @@ impl<R: Read> ListReader<R> {
             let line = line.trim_ascii();
             match self.shape {
                 Shape::Unknown => {
-                    let columns = header(line, &mut self.cells);
-                    self.shape = columns.map_or(Shape::Lines, Shape::Csv);
-                    if columns.is_some() {
+                    if let Some(columns) = header(line, &self.columns, &mut self.cells) {
+                        self.shape = Shape::Csv(columns);
                         continue;
                     }
-                    return address(line).map(plain).map(Some);
+                    let first = self.columns.is_csv.then(|| first_address(&self.cells));
+                    let Some(url) = first.flatten() else {
+                        self.shape = Shape::Lines;
+                        return address(line).map(plain).map(Some);
+                    };
+                    // No header, but an address in a cell.
+                    self.shape = Shape::Csv(Columns {
+                        url,
+                        weight: None,
+                        group: None,
+                    });
+                    return address(self.cells.cell(url).unwrap_or_default())
+                        .map(plain)
+                        .map(Some);
                 }
                 Shape::Lines => return address(line).map(plain).map(Some),
                 Shape::Csv(columns) => {
@@ -233,10 +266,17 @@ fn parse_weight(bytes: &[u8]) -> Result<f64, ListProblemReason> {
         .ok_or_else(|| ListProblemReason::BadWeight(text.chars().take(200).collect()))
 }
 
+/// The first cell that is an address.
+fn first_address(cells: &Cells) -> Option<usize> {
+    (0..cells.n_cells).find(|at| cells.cell(*at).is_some_and(|cell| address(cell).is_ok()))
+}
+
 /// Where in a row is what, if a line is a header that says where addresses are.
-fn header(line: &[u8], cells: &mut Cells) -> Option<Columns> {
+fn header(line: &[u8], wanted: &ListColumns, cells: &mut Cells) -> Option<Columns> {
     cells.cut(line).ok()?;
-    let find = |names: &[&str]| {
+    let find = |wanted: &Option<String>, usual: &[&str]| {
+        let wanted = wanted.as_deref().map(|name| [name]);
+        let names: &[&str] = wanted.as_ref().map_or(usual, |name| name);
         (0..cells.n_cells).find(|at| {
             let cell = cells.cell(*at).unwrap_or_default();
             names
@@ -245,9 +285,9 @@ fn header(line: &[u8], cells: &mut Cells) -> Option<Columns> {
         })
     };
     Some(Columns {
-        url: find(&["url", "locator", "loc"])?,
-        weight: find(&["weight"]),
-        group: find(&["group"]),
+        url: find(&wanted.url, &["url", "locator", "loc"])?,
+        weight: find(&wanted.weight, &["weight"]),
+        group: find(&wanted.group, &["group"]),
     })
 }
 
