@@ -176,12 +176,72 @@ pub(crate) struct Ls {
     /// Also sitemaps and other listings, which are polled but have no copy
     #[arg(long, requires = "elements")]
     pub(crate) listings: bool,
+    /// In this order; with `-` before it, the other way round
+    #[arg(
+        long,
+        value_name = "KEY",
+        requires = "elements",
+        allow_hyphen_values = true
+    )]
+    pub(crate) sort: Option<SortKey>,
     /// No more than so many [default: 50 elements in a table, all as JSON]
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<usize>,
-    /// Print JSON: sources as one document, elements one a line
+    /// Print JSON: a source, or an element, a line
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What elements are sorted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SortKey {
+    pub(crate) by: SortBy,
+    pub(crate) is_reversed: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SortBy {
+    Id,
+    Locator,
+    PolledAt,
+    ChangedAt,
+    DueAt,
+    Rate,
+    Frequency,
+    NPolls,
+    NChanges,
+    Freshness,
+}
+
+impl std::str::FromStr for SortKey {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (is_reversed, name) = match text.strip_prefix('-') {
+            Some(name) => (true, name),
+            None => (false, text),
+        };
+        let by = match name {
+            "id" => SortBy::Id,
+            "locator" => SortBy::Locator,
+            "polled_at" => SortBy::PolledAt,
+            "changed_at" => SortBy::ChangedAt,
+            "due_at" => SortBy::DueAt,
+            "rate_per_day" => SortBy::Rate,
+            "frequency_per_day" => SortBy::Frequency,
+            "n_polls" => SortBy::NPolls,
+            "n_changes" => SortBy::NChanges,
+            "freshness" => SortBy::Freshness,
+            _ => {
+                return Err(
+                    "one of id, locator, polled_at, changed_at, due_at, rate_per_day, \
+                            frequency_per_day, n_polls, n_changes and freshness is expected"
+                        .to_owned(),
+                );
+            }
+        };
+        Ok(Self { by, is_reversed })
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -1,11 +1,13 @@
 //! `springtide ls`: sources, or elements.
 
+use std::cmp::Ordering;
+
 use springtide_engine::view::{ElementView, Elements, Outlook, SourceView, States, Wanted};
 use springtide_store::{Moment, Reader, Source, State};
 
 use super::{Project, source_named, sources};
 use crate::args::SettingFlags;
-use crate::args::project::{Ls, StateName};
+use crate::args::project::{Ls, SortBy, SortKey, StateName};
 use crate::columns::{Columns, Side};
 use crate::config::Config;
 use crate::failure::Outcome;
@@ -124,13 +126,33 @@ fn list_elements(
     let refuse = |error| project.refuse(&error);
     let mut outlook = Outlook::read(store, &config.settings, now, &mut || {}).map_err(refuse)?;
     let mut elements = Elements::new(store, &mut outlook, sources, wanted).map_err(refuse)?;
+    let mut next_page = || -> Outcome<Option<Vec<ElementView>>> {
+        let page = elements.next_page().map_err(refuse)?;
+        Ok(page.map(|page| page.into_iter().map(|(_, element)| element).collect()))
+    };
+    let mut sorted = match args.sort {
+        None => None,
+        Some(key) => {
+            let mut all = Vec::new();
+            while let Some(page) = next_page()? {
+                all.extend(page);
+            }
+            sort(&mut all, key);
+            Some(all)
+        }
+    };
+    let mut next_page = || match args.sort {
+        None => next_page(),
+        // All at once.
+        Some(_) => Ok(sorted.take()),
+    };
     if args.json {
         let mut lines = Lines::new();
         let mut left = args.limit.unwrap_or(usize::MAX);
         while left > 0
-            && let Some(page) = elements.next_page().map_err(refuse)?
+            && let Some(page) = next_page()?
         {
-            for (_, element) in page.iter().take(left) {
+            for element in page.iter().take(left) {
                 lines.push(element)?;
             }
             left = left.saturating_sub(page.len());
@@ -152,8 +174,8 @@ fn list_elements(
     ]);
     let mut n_shown = 0;
     let mut has_more = false;
-    while !has_more && let Some(page) = elements.next_page().map_err(refuse)? {
-        for (_, element) in page.iter().take(limit - n_shown) {
+    while !has_more && let Some(page) = next_page()? {
+        for element in page.iter().take(limit - n_shown) {
             columns.push(cells(element, now));
         }
         has_more = page.len() > limit - n_shown;
@@ -180,6 +202,33 @@ fn list_elements(
         talk.say(format!("and {more} more; --limit N shows more, --json all"));
     }
     Ok(())
+}
+
+/// Puts elements in order; those without what they are sorted by come last.
+fn sort(elements: &mut [ElementView], key: SortKey) {
+    let number = |element: &ElementView| -> Option<f64> {
+        let of = |moment: Option<Moment>| moment.map(|moment| moment.0 as f64);
+        match key.by {
+            SortBy::Id | SortBy::Locator => Some(f64::from(element.id)),
+            SortBy::PolledAt => of(element.polled_at),
+            SortBy::ChangedAt => of(element.changed_at),
+            SortBy::DueAt => of(element.due_at),
+            SortBy::Rate => element.rate_per_day.map(|rate| rate.estimate),
+            SortBy::Frequency => element.frequency_per_day,
+            SortBy::NPolls => Some(f64::from(element.n_polls)),
+            SortBy::NChanges => Some(f64::from(element.n_changes)),
+            SortBy::Freshness => element.freshness,
+        }
+    };
+    let turned = |order: Ordering| match key.is_reversed {
+        true => order.reverse(),
+        false => order,
+    };
+    elements.sort_by(|a, b| match (key.by, number(a), number(b)) {
+        (SortBy::Locator, ..) => turned(a.locator.cmp(&b.locator)),
+        (_, Some(a), Some(b)) => turned(a.total_cmp(&b)),
+        (_, a, b) => b.is_some().cmp(&a.is_some()),
+    });
 }
 
 /// The cells of an element: `?` where nothing is known yet, `-` where there is nothing

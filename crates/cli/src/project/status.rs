@@ -46,7 +46,11 @@ pub(crate) fn run(args: &Status, project: &Project, talk: Talk) -> Outcome<()> {
         print(&document, &config, now, talk)?;
     }
     if args.check {
-        return check(&document, config.target, args.json, talk);
+        let needed = |freshness: f64| {
+            let needed = view::budget_for(&*store, &config.settings, freshness, now);
+            needed.ok().flatten()
+        };
+        return check(&document, config.target, &needed, args.json, talk);
     }
     Ok(())
 }
@@ -66,17 +70,35 @@ fn warn_of_max_interval(config: &Config, n_elements: u64, talk: Talk) {
 }
 
 /// Against the target: the exit code, and a word about what is near.
-fn check(document: &view::Status, target: Target, as_json: bool, talk: Talk) -> Outcome<()> {
+fn check(
+    document: &view::Status,
+    target: Target,
+    needed: &dyn Fn(f64) -> Option<f64>,
+    as_json: bool,
+    talk: Talk,
+) -> Outcome<()> {
     let mut missed = Vec::new();
+    let mut hint = "raise budget.polls, or lower the target".to_owned();
     if let Some(wanted) = target.freshness {
         let freshness = document.freshness;
         match freshness.measured.or(freshness.predicted) {
             Some(is) if is >= wanted => {}
-            Some(is) => missed.push(format!(
-                "freshness is {}, not {}",
-                percent(is),
-                percent(wanted)
-            )),
+            Some(is) => {
+                missed.push(format!(
+                    "freshness is {}, not {}",
+                    percent(is),
+                    percent(wanted)
+                ));
+                let per_day = document.budget.per_day;
+                if let Some(needed) = needed(wanted).filter(|needed| *needed > per_day) {
+                    hint = format!(
+                        "it takes about {} polls a day in the long run, {} more than \
+                         budget.polls allows; raise that, or lower the target",
+                        super::ls::per_day(needed),
+                        super::ls::per_day(needed - per_day)
+                    );
+                }
+            }
             None => missed.push("freshness is not known yet".to_owned()),
         }
     }
@@ -104,7 +126,7 @@ fn check(document: &view::Status, target: Target, as_json: bool, talk: Talk) -> 
     }
     Err(Failure::new(Code::TargetMissed, "the target is missed")
         .cause(missed.join("; "))
-        .hint("raise budget.polls, or lower the target"))
+        .hint(hint))
 }
 
 fn percent(share: f64) -> String {

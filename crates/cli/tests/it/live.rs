@@ -253,6 +253,20 @@ fn a_source_is_renamed_its_copies_printed_and_its_log_searched() {
     let path = origin.site().path(3);
     assert_eq!(kinds(&format!("--grep {path}")), ["changed", "added"]);
 
+    let sorted = lines(
+        &place
+            .run("ls --elements --json --sort -n_changes --limit 3")
+            .ok(),
+    );
+    let counts: Vec<u64> = sorted
+        .iter()
+        .map(|row| row["n_changes"].as_u64().unwrap())
+        .collect();
+    assert_eq!(counts, [1, 1, 0]);
+    place
+        .run("ls --elements --sort colour")
+        .failed(2, &["n_changes"]);
+
     let mut follow = place.command("log --json --follow --kind changed");
     let mut follow = follow.stdout(Stdio::piped()).spawn().unwrap();
     let mut told = std::io::BufReader::new(follow.stdout.take().unwrap()).lines();

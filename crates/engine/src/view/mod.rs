@@ -27,7 +27,7 @@ use springtide_store::{Error, Failure, Moment, Reader, Source, SourceId, State, 
 
 pub use elements::{ElementView, Elements, RatePerDay, Wanted};
 pub use outlook::{Outlook, PolledElements, floor, present_policy};
-pub use plan::{FACTORS, PlanView, Reached, WhatIf, plan, what_if};
+pub use plan::{FACTORS, PlanView, Reached, WhatIf, budget_for, plan, what_if};
 pub use status::{
     Age, BudgetUse, ErrorCount, Freshness, Predicted, SourceStatus, Status, predicted,
     round_beyond_max_interval, status,

@@ -1,9 +1,9 @@
 //! What a budget would buy: the project's own plan.
 
 use serde::Serialize;
-use springtide_policy::plan::{Candidates, Policy, Rule, RulePolicy};
+use springtide_policy::plan::{Candidates, Policy, Rule, RulePolicy, Target};
 use springtide_policy::report::report;
-use springtide_policy::{Budget, Order};
+use springtide_policy::{Budget, Caps, Objective, Order};
 use springtide_store::{Moment, Reader, Source};
 
 use super::{Outlook, floor, predicted, present_policy};
@@ -75,6 +75,29 @@ pub fn plan(
         uniform: point.uniform,
         curve,
     }))
+}
+
+/// The least budget, in polls a day, that keeps this share of copies fresh in the long
+/// run, if any does and anything is known.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn budget_for(
+    store: &dyn Reader,
+    settings: &Settings,
+    freshness: f64,
+    now: Moment,
+) -> Result<Option<f64>, Error> {
+    let outlook = Outlook::read(store, settings, now, &mut || {})?;
+    if outlook.polled().n_known == 0 {
+        return Ok(None);
+    }
+    let candidates = outlook.polled().candidates()?;
+    let target = Target::freshness(freshness, Order::Fixed)?;
+    let policy = present_policy(settings)
+        .unwrap_or_else(|| RulePolicy::new(Rule::Optimal(Objective::Freshness)));
+    let plan = policy.least(&candidates, &Caps::default(), target).ok();
+    Ok(plan.map(|plan| report(&plan, &candidates, Order::Fixed).used_per_day))
 }
 
 const SECONDS_PER_DAY: f64 = 86_400.0;
