@@ -1109,6 +1109,25 @@ mod tests {
         }
     }
 
+    /// The price of before says nothing of what is due after a pause, whoever paused.
+    #[test]
+    fn a_pause_between_two_runs_is_a_pause() {
+        let mut driver = Driver::new(Choice::Learned, 40);
+        let mut other = Driver::new(Choice::Learned, 40);
+        assert_eq!(driver.run(20_006.0), other.run(20_006.0));
+        for driver in [&mut driver, &mut other] {
+            driver.now += 14.0;
+        }
+        driver.restart(Choice::Learned);
+        let until = driver.now + 0.05;
+        driver.run(until);
+        other.run(until);
+        let prices = (driver.scheduler.price(), other.scheduler.price());
+        let (after_restart, within_a_run) = (prices.0.unwrap(), prices.1.unwrap());
+        let ratio = after_restart / within_a_run;
+        assert!((ratio - 1.0).abs() < 1e-3, "{prices:?}");
+    }
+
     #[test]
     fn a_closed_group_is_not_polled_and_the_others_are() {
         for choice in choices() {

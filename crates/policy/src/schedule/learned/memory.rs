@@ -150,8 +150,14 @@ impl Learned {
         }
         let mut n_entries = vec![0_usize; self.tree.nodes.len()];
         let waits = |member: &Member| member.is_here && !member.is_watched;
+        let mut last = f64::NEG_INFINITY;
         for member in self.members.iter().filter(|member| waits(member)) {
             n_entries[member.leaf as usize] += 1;
+            last = last.max(member.polled_at);
+        }
+        if last > f64::NEG_INFINITY {
+            // The time between two runs may be a pause, too.
+            self.pricing.polled_at = last;
         }
         for (node, &n) in (0..).zip(&n_entries) {
             self.tree.reserve(node, n);

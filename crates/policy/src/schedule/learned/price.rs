@@ -21,7 +21,7 @@ pub(super) struct Pricing {
     /// The mean interval that it was worked out for.
     interval: f64,
     /// When the last poll was.
-    polled_at: f64,
+    pub(super) polled_at: f64,
 }
 
 /// A price is worked out anew if the mean interval has changed by more than this
