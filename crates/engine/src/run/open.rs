@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use super::conclude::member;
 use super::entries::Pauses;
+use super::listings::FreeListings;
 use super::{Engine, Progress, Protocols, SourceState, Until, What};
 use crate::event::Event;
 use crate::fetch::{Client, limits_of};
@@ -61,9 +62,10 @@ impl Engine {
             };
             let state = SourceState {
                 settings: wanted.clone(),
-                protocols: Protocols::of(wanted)?,
+                protocols: Protocols::of(wanted, settings.http.max_body)?,
                 dates: DateTrust::default(),
                 has_sitemaps: false,
+                n_listings: 0,
             };
             sources.insert(source.id, state);
             kept_sources.insert(source.id, source);
@@ -122,6 +124,7 @@ impl Engine {
             launches: Vec::new(),
             listed: VecDeque::new(),
             pauses: Pauses::default(),
+            free_listings: FreeListings::default(),
             changed_groups: BTreeSet::new(),
             events,
             told: Vec::new(),
@@ -186,6 +189,7 @@ impl Engine {
             match (brief.state, brief.history.synced_at) {
                 (State::New, _) => {}
                 (State::Gone, _) | (_, None) => {
+                state.n_listings += 1;
                     let polled_at = brief.history.polled_at.map_or(at, clock::time);
                     let group = scheduler.groups().outermost(brief.group);
                     out.push((id, group, polled_at, brief.state == State::Gone));
@@ -221,6 +225,7 @@ impl Engine {
         for (id, group, polled_at, is_gone) in out {
             let wait = match is_gone {
                 false if time_out > ROBOTS_HOLD => ROBOTS_HOLD,
+        self.recall_free_listings()?;
                 _ => time_out,
             };
             let due = match !is_gone && is_mending && self.was_not_allowed(id)? {

@@ -11,6 +11,7 @@ mod hostile;
 mod hostile_run;
 mod http;
 mod listing;
+mod indexes;
 mod moves;
 mod origin;
 mod own_policy;
