@@ -41,10 +41,9 @@ impl Engine {
         now: Moment,
     ) -> Result<Option<Sighting>, Error> {
         let id = kept.element.id;
-        let is_older = kept
-            .history
-            .synced_at
-            .is_some_and(|at| at >= answer.begun_at);
+        // Unless that was in the future, by a clock that has been set back.
+        let since = answer.begun_at..=now;
+        let is_older = kept.history.synced_at.is_some_and(|at| since.contains(&at));
         let sighting = sighting.compared_with(kept.copy.as_ref());
         // If another answer came while this was under way, nobody knows which of them is
         // newer.
@@ -183,8 +182,8 @@ impl Engine {
                 url: mention.locator.clone(),
                 role: mention.role,
                 depth,
-                by: Some(kept.element.id),
                 mention: mention.kind,
+                by: Some(kept.element.id),
             })
         }));
         self.note_move(seen.before, kept)

@@ -11,8 +11,8 @@ use springtide_policy::estimate::DateTrust;
 use springtide_policy::schedule::Scheduler;
 use springtide_policy::{Elements, GroupId, Groups, Present, Span, Time};
 use springtide_store::{
-    Bodies, Brief, ElementId, FailureKind, MemoryOf, Partition, Reader, Role, SourceId, SourceKind,
-    Sqlite, State,
+    Bodies, Brief, ElementId, FailureKind, MemoryOf, Moment, Partition, Reader, Role, SourceId,
+    SourceKind, Sqlite, State,
 };
 use tokio::sync::{Semaphore, broadcast, mpsc};
 use tokio::task::JoinSet;
@@ -150,6 +150,12 @@ impl Engine {
 
     /// Takes in all elements; says how many there are.
     fn recall_elements(&mut self, at: Time) -> Result<u64, Error> {
+        // What was polled in the future was polled by a clock that was wrong: it is not
+        // waited for.
+        let seen_at = |moment: Moment| {
+            let then = clock::time(moment);
+            if then > at { at } else { then }
+        };
         let mut n_elements = 0;
         let mut out: Vec<(ElementId, GroupId, Time, bool)> = Vec::new();
         let mut listings = Vec::new();
@@ -181,16 +187,16 @@ impl Engine {
                 return;
             }
             if brief.role == Role::Listing {
-                listings.push((id, brief.source, brief.history.polled_at.map(clock::time)));
+                listings.push((id, brief.source, brief.history.polled_at.map(seen_at)));
                 state.has_sitemaps = true;
+                state.n_listings += 1;
             }
             let is_counted = brief.state != State::Gone && brief.role != Role::Listing;
             n_elements += u64::from(is_counted);
             match (brief.state, brief.history.synced_at) {
                 (State::New, _) => {}
                 (State::Gone, _) | (_, None) => {
-                state.n_listings += 1;
-                    let polled_at = brief.history.polled_at.map_or(at, clock::time);
+                    let polled_at = brief.history.polled_at.map_or(at, seen_at);
                     let group = scheduler.groups().outermost(brief.group);
                     out.push((id, group, polled_at, brief.state == State::Gone));
                 }
@@ -199,7 +205,7 @@ impl Engine {
                         .source(brief.source)
                         .map_or(0, |s| s.totals.n_elements);
                     let element = member(brief.role, brief.weight, brief.group, n);
-                    let (synced_at, memory) = (clock::time(synced_at), &brief.history.memory);
+                    let (synced_at, memory) = (seen_at(synced_at), &brief.history.memory);
                     match is_watched {
                         true => scheduler.recall_watched(id, element, synced_at, memory),
                         false => scheduler.recall(id, element, synced_at, memory),
@@ -216,6 +222,7 @@ impl Engine {
             self.agenda.set_listing(id, polled_at, longest);
         }
         self.recall_pauses()?;
+        self.recall_free_listings()?;
         // Spread over what is left of their time out, since nobody knows how often each
         // has failed.
         let time_out = self.time_out();
@@ -225,7 +232,6 @@ impl Engine {
         for (id, group, polled_at, is_gone) in out {
             let wait = match is_gone {
                 false if time_out > ROBOTS_HOLD => ROBOTS_HOLD,
-        self.recall_free_listings()?;
                 _ => time_out,
             };
             let due = match !is_gone && is_mending && self.was_not_allowed(id)? {
