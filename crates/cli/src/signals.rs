@@ -28,8 +28,12 @@ impl Signals {
         let ours = Self::default();
         // A file that grows too large (SIGXFSZ) is an error of the write, if only the
         // signal does not kill us first.
-        let signals = [SIGINT, SIGTERM, SIGHUP, SIGXFSZ];
-        let Ok(mut signals) = signal_hook::iterator::Signals::new(signals) else {
+        let mut wanted = vec![SIGINT, SIGTERM, SIGXFSZ];
+        // Whoever starts us with `nohup` wants us to outlive the terminal.
+        if !is_ignored(SIGHUP) {
+            wanted.push(SIGHUP);
+        }
+        let Ok(mut signals) = signal_hook::iterator::Signals::new(wanted) else {
             return ours;
         };
         let unfinished = Arc::clone(unfinished);
@@ -74,4 +78,12 @@ impl Signals {
         state.received = Some(signal);
         state.on_stop.take()
     }
+}
+
+/// Whether a signal is ignored, where the system says so.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }

@@ -236,7 +236,11 @@ pub(crate) fn recall<W>(gate: &mut Gate, permits: &mut Permits<W>, host: &Host, 
         n_failures: host.n_failures,
     };
     gate.recall(host.group, memory, clock::time(now));
-    permits.recall(host.group, &host.robots, now);
+    let robots = host.robots.iter();
+    let robots: Vec<Robots> = robots
+        .map(|known| robots::recalled(known, host.requested_at, now))
+        .collect();
+    permits.recall(host.group, &robots, now);
     gate.set_own_gap(host.group, permits.crawl_delay(host.group));
 }
 

@@ -18,7 +18,7 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use crate::{Error, Problem};
+use crate::{Error, Problem, private};
 
 /// The name of a body: the BLAKE3 digest of its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -99,7 +99,7 @@ impl Bodies {
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, Error> {
         let folder = folder.into();
         let on_its_way = folder.join(ON_ITS_WAY);
-        fs::create_dir_all(&on_its_way).map_err(|source| Error::file(&on_its_way, source))?;
+        private::create_dir_all(&on_its_way).map_err(|source| Error::file(&on_its_way, source))?;
         let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
         let prefix = format!("{}-{}-", std::process::id(), since.as_nanos());
         Ok(Self {
@@ -312,13 +312,15 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.push(kind);
     file.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
     file.extend_from_slice(content);
-    File::create_new(path)?.write_all(&file)
+    let mut options = private::options();
+    options.write(true).create_new(true);
+    options.open(path)?.write_all(&file)
 }
 
 fn put_in_place(from: &Path, to: &Path) -> io::Result<()> {
     match (fs::rename(from, to), to.parent()) {
         (Err(error), Some(folder)) if error.kind() == io::ErrorKind::NotFound => {
-            fs::create_dir_all(folder)?;
+            private::create_dir_all(folder)?;
             fs::rename(from, to)
         }
         (result, _) => result,

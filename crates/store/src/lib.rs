@@ -29,6 +29,7 @@ mod fact;
 mod failure;
 mod memory;
 mod numbers;
+mod private;
 mod problem;
 mod sqlite;
 
@@ -38,6 +39,7 @@ pub use fact::*;
 pub use failure::{Failure, FailureKind};
 pub use memory::Memory;
 pub use numbers::{Numbered, Numbers};
+pub use private::create_dir_all as create_private_folder;
 pub use problem::Problem;
 pub use sqlite::{Reading, Sqlite, Writing};
 

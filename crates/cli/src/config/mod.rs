@@ -70,7 +70,7 @@ impl Config {
         match self.missing_secrets.first() {
             Some(missing) => Err(Failure::input(format!("cannot use {FILE}"))
                 .cause(missing)
-                .hint("set the variable, or write the file, before it runs")),
+                .hint("set the variable, or write the file, with one line and no more, before it runs")),
             None => Ok(()),
         }
     }

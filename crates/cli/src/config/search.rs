@@ -110,7 +110,13 @@ pub(super) fn settings(
     let mut missing = Vec::new();
     let mut headers = Vec::new();
     for (name, secret) in source.headers.iter().flatten() {
-        match secret.reveal(folder) {
+        let is_legal =
+            |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        if name.is_empty() || !name.bytes().all(is_legal) {
+            missing.push(format!("headers.{name}: no header may have this name"));
+            continue;
+        }
+        match secret.reveal_header(folder) {
             Ok(value) => headers.push((name.clone(), value)),
             Err(why) => missing.push(format!("headers.{name}: {why}")),
         }

@@ -192,16 +192,40 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// The value; paths are taken from the project's folder.
+    /// The value, without line ends at its end, which editors and shells leave there;
+    /// paths are taken from the project's folder.
     pub(crate) fn reveal(&self, folder: &std::path::Path) -> Result<String, String> {
-        match self {
-            Self::Plain(text) => Ok(text.clone()),
-            Self::Variable(name) => {
-                std::env::var(name).map_err(|_| format!("there is no variable {name}"))
-            }
-            Self::File(path) => std::fs::read_to_string(folder.join(path))
-                .map(|text| text.trim_end_matches(['\n', '\r']).to_owned())
-                .map_err(|error| format!("cannot read {path}: {error}")),
+        let (text, place) = match self {
+            Self::Plain(text) => (text.clone(), "it".to_owned()),
+            Self::Variable(name) => match std::env::var(name) {
+                Ok(text) => (text, format!("the variable {name}")),
+                Err(std::env::VarError::NotPresent) => {
+                    return Err(format!("there is no variable {name}"));
+                }
+                Err(_) => return Err(format!("the variable {name} is not UTF-8")),
+            },
+            Self::File(path) => match std::fs::read_to_string(folder.join(path)) {
+                Ok(text) => (text, format!("the file {path}")),
+                Err(error) => return Err(format!("cannot read {path}: {error}")),
+            },
+        };
+        match text.trim_end_matches(['\n', '\r']) {
+            "" => Err(format!("{place} is empty")),
+            text => Ok(text.to_owned()),
+        }
+    }
+
+    /// The value, if a header may have it.
+    pub(crate) fn reveal_header(&self, folder: &std::path::Path) -> Result<String, String> {
+        let value = self.reveal(folder)?;
+        // What headers may hold: RFC 9110, 5.5.
+        let is_legal = |byte: u8| byte == b'\t' || byte >= b' ' && byte != 0x7f;
+        match value.bytes().position(|byte| !is_legal(byte)) {
+            None => Ok(value),
+            Some(at) => Err(format!(
+                "byte {} of it is a control character, which no header may have",
+                at + 1
+            )),
         }
     }
 }

@@ -1,7 +1,6 @@
 //! `springtide export`: the copy, or what is known of its elements.
 
-use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -171,6 +170,9 @@ impl Exporter<'_> {
         std::fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
         let bodies = self.project.bodies()?;
         let path = folder.join("manifest.jsonl");
+        if path.is_symlink() {
+            return Err(failed(&path, &not_followed()));
+        }
         let mut manifest = WholeFile::new(Some(&path), self.unfinished)?;
         let mut n = 0;
         let mut made = PathBuf::new();
@@ -185,12 +187,10 @@ impl Exporter<'_> {
             let file = file_name(kept, &row.source, copy);
             let path = folder.join(&file);
             if let Some(parent) = path.parent().filter(|parent| **parent != made) {
-                std::fs::create_dir_all(parent).map_err(|error| failed(parent, &error))?;
+                make_folders(folder, parent).map_err(|error| failed(parent, &error))?;
                 made = parent.to_owned();
             }
-            let mut out = File::create(&path).map_err(|error| failed(&path, &error))?;
-            out.write_all(&body)
-                .map_err(|error| failed(&path, &error))?;
+            write_whole(&path, &body).map_err(|error| failed(&path, &error))?;
             n += 1;
             manifest.line(&Line {
                 locator: &row.locator,
@@ -249,10 +249,15 @@ impl Exporter<'_> {
             *batch = names.map(|_| Texts::default());
             Outcome::Ok(())
         };
+        let is_csv = to.is_none_or(|to| to.extension().is_none_or(|ending| ending != "parquet"));
         self.each(&mut |_, row| {
             n += 1;
-            for (texts, cell) in batch.iter_mut().zip(cells(row)) {
-                texts.push(&cell);
+            for ((texts, cell), name) in batch.iter_mut().zip(cells(row)).zip(names) {
+                let is_foreign = FOREIGN.contains(&name);
+                match is_csv && is_foreign && could_be_formula(&cell) {
+                    true => texts.push(&format!("'{cell}")),
+                    false => texts.push(&cell),
+                }
             }
             if batch[0].len() >= BATCH {
                 write(&mut batch)?;
@@ -263,6 +268,14 @@ impl Exporter<'_> {
         output.finish()?;
         Ok(n)
     }
+}
+
+/// Columns whose texts others have written.
+const FOREIGN: [&str; 5] = ["source", "locator", "group", "reason", "error"];
+
+/// Whether a program for tables would take a text for a formula, and work it out.
+fn could_be_formula(text: &str) -> bool {
+    text.starts_with(['=', '+', '-', '@', '\t', '\r'])
 }
 
 /// The cells of a row; nothing where nothing is known.
@@ -291,6 +304,42 @@ fn cells(row: &ElementView) -> [String; 17] {
             format!("{}: {}", error.kind, error.message)
         }),
     ]
+}
+
+/// Makes the folders from one down to another. Whoever has put a link there would have us
+/// write somewhere else.
+fn make_folders(from: &Path, to: &Path) -> io::Result<()> {
+    let mut path = from.to_owned();
+    for part in to.strip_prefix(from).unwrap_or(to) {
+        path.push(part);
+        match std::fs::symlink_metadata(&path) {
+            Ok(metadata) if metadata.is_symlink() => return Err(not_followed()),
+            Ok(_) => {}
+            Err(_) => std::fs::create_dir(&path)?,
+        }
+    }
+    Ok(())
+}
+
+fn not_followed() -> io::Error {
+    io::Error::other("it is a link, and links in an export are not followed")
+}
+
+/// Writes a file that appears when it is whole, in the place of what was there: of a link,
+/// not of what it points to.
+fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".springtide-");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // As for any new file: the user's mask takes away from it.
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    let mut file = builder.tempfile_in(path.parent().unwrap_or_else(|| Path::new(".")))?;
+    file.write_all(bytes)?;
+    file.persist(path)?;
+    Ok(())
 }
 
 /// A name that no other element has and that any file system takes: by source, a
@@ -339,5 +388,20 @@ fn ending(content_type: Option<&str>, locator: &str) -> String {
             format!(".{}", ending.to_ascii_lowercase())
         }
         _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_be_worked_out_is_told_from_what_could_not() {
+        for text in ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1"] {
+            assert!(could_be_formula(text), "{text}");
+        }
+        for text in ["", "https://a.example/=1", "'=1", "a"] {
+            assert!(!could_be_formula(text), "{text}");
+        }
     }
 }

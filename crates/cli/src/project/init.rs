@@ -75,7 +75,7 @@ pub(crate) fn make(
         folder: folder.to_owned(),
     };
     let store = project.store_folder();
-    std::fs::create_dir_all(&store).map_err(cannot)?;
+    springtide_store::create_private_folder(&store).map_err(cannot)?;
     // The store is no part of what people keep under version control.
     let ignore = store.join(".gitignore");
     if !ignore.exists() {

@@ -1,5 +1,6 @@
 //! `springtide run` and `springtide poll`: what the engine does, told as it happens.
 
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -32,9 +33,9 @@ pub(crate) fn run(args: &Run, project: &Project, talk: Talk, signals: &Signals) 
             What::Everything
         },
     };
-    say_terms(&config, talk);
-    let ended = keep_fresh(project, config, until, signals, talk)?;
-    conclude(&ended, args.json, signals, talk)
+    let terms = terms(&config, talk);
+    let (ended, is_read) = keep_fresh(project, config, until, signals, talk, terms)?;
+    conclude(&ended, args.json, signals, talk, is_read)
 }
 
 pub(crate) fn poll(args: &Poll, project: &Project, talk: Talk, signals: &Signals) -> Outcome<()> {
@@ -49,7 +50,7 @@ pub(crate) fn poll(args: &Poll, project: &Project, talk: Talk, signals: &Signals
         max_polls: None,
         what,
     };
-    let ended = keep_fresh(project, config, until, signals, talk)?;
+    let (ended, is_read) = keep_fresh(project, config, until, signals, talk, Vec::new())?;
     if ended.why == Why::Budget {
         if args.json {
             print_json(&Summary::new(&ended))?;
@@ -58,13 +59,12 @@ pub(crate) fn poll(args: &Poll, project: &Project, talk: Talk, signals: &Signals
             Some(at) => format!("; the next may be made {}", relative(at, moment::now())),
             None => String::new(),
         };
-        return Err(
-            Failure::new(Code::BudgetBlocks, "the budget allows no more polls now")
-                .cause(format!("{} made{until}", plural(ended.n_polls, "poll")))
-                .hint("wait, or raise budget.polls"),
-        );
+        let failure = Failure::new(Code::BudgetBlocks, "the budget allows no more polls now")
+            .cause(format!("{} made{until}", plural(ended.n_polls, "poll")))
+            .hint("wait, or raise budget.polls");
+        return Err(said_to(is_read, failure));
     }
-    conclude(&ended, args.json, signals, talk)
+    conclude(&ended, args.json, signals, talk, is_read)
 }
 
 /// The elements that are meant: by number, address or the name of their source.
@@ -123,45 +123,129 @@ fn check_in_file(source: &Source, config: &Config) -> Outcome<()> {
         .hint("write it back into the file, or remove what is kept of it with `springtide rm`"))
 }
 
-fn say_terms(config: &Config, talk: Talk) {
+/// What is to be said before it starts.
+fn terms(config: &Config, talk: Talk) -> Vec<String> {
+    let mut terms = Vec::new();
     if config.is_budget_assumed {
-        talk.say(format!(
+        terms.push(format!(
             "no budget is set; {DEFAULT_BUDGET}/day is assumed. `budget.polls` in springtide.toml sets it"
         ));
     }
     if config.settings.sources.is_empty() {
-        talk.say("there are no sources; add one with `springtide add URL`");
+        terms.push("there are no sources; add one with `springtide add URL`".to_owned());
     }
-    if config.settings.budget.first_pass == FirstPass::Free {
-        talk.explain("first polls of new elements do not count towards the budget");
+    if config.settings.budget.first_pass == FirstPass::Free && talk == Talk::Verbose {
+        terms.push("first polls of new elements do not count towards the budget".to_owned());
     }
+    terms
 }
 
+/// What came of it, and whether anyone reads what is said.
 fn keep_fresh(
     project: &Project,
     config: Config,
     until: Until,
     signals: &Signals,
     talk: Talk,
-) -> Outcome<Ended> {
+    terms: Vec<String>,
+) -> Outcome<(Ended, bool)> {
     config.check_secrets()?;
     let mut lines = Lines {
         talk,
         first_pass: None,
         n_new: 0,
     };
-    live::run(
-        &project.folder,
-        config.settings,
-        until,
-        signals,
-        &mut |heard| match heard {
-            Told::Event(event) => lines.tell(event),
-            Told::Missed(n) => lines
-                .talk
-                .say(format!("… {} not shown", plural(n, "event"))),
-        },
-    )
+    let mut screen = Screen::new(terms, move |shown| match shown {
+        Shown::Line(line) => lines.say(line),
+        Shown::Told(heard) => lines.hear(heard),
+    });
+    let settings = config.settings;
+    let ended = live::run(&project.folder, settings, until, signals, &mut |heard| {
+        screen.show(heard);
+    });
+    let is_read = screen.close();
+    match ended {
+        Ok(ended) => Ok((ended, is_read)),
+        Err(failure) => Err(said_to(is_read, failure)),
+    }
+}
+
+/// Where nobody reads, to say anything would be to wait for ever.
+fn said_to(is_read: bool, failure: Failure) -> Failure {
+    match is_read {
+        true => failure,
+        false => failure.silent(),
+    }
+}
+
+/// Shows what happens on a thread of its own: a terminal that is stopped, or a pipe that
+/// nobody reads, holds up neither the engine nor its end.
+struct Screen {
+    to_thread: SyncSender<Shown>,
+    /// Hears of it when the thread has ended.
+    ended: Receiver<()>,
+    /// Events that had no room since the last that had.
+    n_missed: u64,
+}
+
+/// Something to show.
+enum Shown {
+    Line(String),
+    Told(Told),
+}
+
+/// Events that wait to be shown.
+const MOST_TO_SHOW: usize = 1024;
+/// How long the last events may take to be shown.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+impl Screen {
+    /// These lines come first.
+    fn new(lines: Vec<String>, mut show: impl FnMut(Shown) + Send + 'static) -> Self {
+        let (to_thread, told) = sync_channel(MOST_TO_SHOW);
+        let (end, ended) = sync_channel::<()>(0);
+        std::thread::spawn(move || {
+            let lines = lines.into_iter().map(Shown::Line);
+            lines.chain(told).for_each(&mut show);
+            // What it shows last is shown when it is dropped.
+            drop(show);
+            drop(end);
+        });
+        Self {
+            to_thread,
+            ended,
+            n_missed: 0,
+        }
+    }
+
+    fn show(&mut self, told: Told) {
+        let n_told = match &told {
+            Told::Event(_) => 1,
+            Told::Missed(n) => *n,
+        };
+        let has_room = |shown| self.to_thread.try_send(Shown::Told(shown)).is_ok();
+        if self.n_missed > 0 && has_room(Told::Missed(self.n_missed)) {
+            self.n_missed = 0;
+        }
+        if self.n_missed > 0 || !has_room(told) {
+            self.n_missed += n_told;
+        }
+    }
+
+    /// Waits a little for all to be shown. Says whether it was.
+    fn close(self) -> bool {
+        let Self {
+            to_thread,
+            ended,
+            n_missed,
+        } = self;
+        if n_missed > 0 {
+            // If there is no room for that either, nobody reads it.
+            let _ = to_thread.try_send(Shown::Told(Told::Missed(n_missed)));
+        }
+        drop(to_thread);
+        ended.recv_timeout(LAST_WORDS) == Err(RecvTimeoutError::Disconnected)
+    }
 }
 
 /// Tells what happens, to a person.
@@ -172,6 +256,13 @@ struct Lines {
 }
 
 impl Lines {
+    fn hear(&mut self, heard: Told) {
+        match heard {
+            Told::Event(event) => self.tell(event),
+            Told::Missed(n) => self.say(format!("… {} not shown", plural(n, "event"))),
+        }
+    }
+
     fn tell(&mut self, event: Event) {
         match event {
             Event::Started {
@@ -301,7 +392,17 @@ impl<'a> Summary<'a> {
 }
 
 /// Says what came of it, and with which code to end.
-fn conclude(ended: &Ended, as_json: bool, signals: &Signals, talk: Talk) -> Outcome<()> {
+fn conclude(
+    ended: &Ended,
+    as_json: bool,
+    signals: &Signals,
+    talk: Talk,
+    is_read: bool,
+) -> Outcome<()> {
+    let talk = match is_read {
+        true => talk,
+        false => Talk::Quiet,
+    };
     if as_json {
         print_json(&Summary::new(ended))?;
     }
@@ -324,7 +425,8 @@ fn conclude(ended: &Ended, as_json: bool, signals: &Signals, talk: Talk) -> Outc
         return Ok(());
     }
     let names = shorten_to(&ended.failed_sources.join(", "), 300);
-    Err(Failure::new(Code::SomeFailed, "some sources failed")
+    let failure = Failure::new(Code::SomeFailed, "some sources failed")
         .cause(names)
-        .hint("`springtide ls` says why"))
+        .hint("`springtide ls` says why");
+    Err(said_to(is_read, failure))
 }

@@ -229,9 +229,25 @@ pub(crate) fn shorten_to(text: &str, most: usize) -> String {
 }
 
 fn visible(c: char) -> impl Iterator<Item = char> {
-    let escaped = c.is_control().then(|| c.escape_default());
-    let plain = (!c.is_control()).then_some(c);
+    let is_hidden = c.is_control() || is_invisible(c);
+    let escaped = is_hidden.then(|| c.escape_unicode().to_string());
+    let escaped = escaped.map(|escaped| match c {
+        '\t' | '\r' | '\n' => c.escape_default().to_string(),
+        _ => escaped,
+    });
+    let escaped = escaped.map(|escaped| escaped.chars().collect::<Vec<_>>());
+    let plain = (!is_hidden).then_some(c);
     escaped.into_iter().flatten().chain(plain)
+}
+
+/// Characters that have no width, or that change in which direction others are shown: with
+/// them a text looks like another.
+fn is_invisible(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+    )
 }
 
 #[cfg(test)]
@@ -529,5 +545,15 @@ mod tests {
                 }
                 let _ = read(&bytes);
             });
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_shown_escaped() {
+        assert_eq!(
+            shorten("a\u{202e}b\u{200b}\u{feff}c"),
+            "a\\u{202e}b\\u{200b}\\u{feff}c"
+        );
+        assert_eq!(shorten("a\tb\u{1b}[1m"), "a\\tb\\u{1b}[1m");
+        assert_eq!(shorten("größe \u{5d0} 日本"), "größe \u{5d0} 日本");
     }
 }

@@ -312,7 +312,7 @@ fn open(
     }
     // A pipe, a device or what another process holds open is written to, never
     // replaced.
-    if path.exists() && !path.is_file() || path.starts_with("/proc") || path.starts_with("/dev") {
+    if path.exists() && !path.is_file() || is_of_process(&path) {
         let file = fs::OpenOptions::new().append(true).open(path)?;
         return Ok((Box::new(file), None));
     }
@@ -341,13 +341,18 @@ fn behind_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..40 {
         match fs::read_link(&path) {
-            Ok(target) if !path.starts_with("/proc") && !path.starts_with("/dev/fd") => {
+            Ok(target) if !is_of_process(&path) => {
                 path = path.parent().unwrap_or_else(|| Path::new("")).join(target);
             }
             _ => return Ok(path),
         }
     }
     Err(io::Error::other("too many links"))
+}
+
+/// Whether a path is one of the system's names for what a process holds open.
+fn is_of_process(path: &Path) -> bool {
+    path.starts_with("/proc") || path.starts_with("/dev/fd")
 }
 
 /// Whether a path stands for standard output.

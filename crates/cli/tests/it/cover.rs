@@ -40,6 +40,31 @@ fn queries_come_in_order_of_issue() {
     ");
 }
 
+/// One request for one row is the better bargain, and of one query the worse.
+#[test]
+fn with_few_queries_the_one_that_gains_most_goes_first() {
+    let tides: String = (0..36).map(|id| format!("{id},Tides\n")).collect();
+    let place = Place::with("rows.csv", format!("id,title\n{tides}36,Deep\n"))
+        .and("terms.csv", "term,count\ntides,400\ndeep,1\n");
+    let first = |flags: &str| {
+        let line = "cover --rows rows.csv --attribute title --statistics terms.csv";
+        let ran = place.run(&format!("{line} {flags}")).ok();
+        ran.stdout.lines().nth(1).unwrap().to_owned()
+    };
+    assert_eq!(first("--max-queries 1"), "tides,36,400,40,36,36");
+    assert_eq!(
+        first("--max-queries 1 --keywords 5"),
+        "tides,36,400,40,36,36"
+    );
+    assert_eq!(first("--max-queries 1 --max-requests 39"), "deep,1,1,1,1,1");
+    // With both, the order is by what a request gains.
+    assert_eq!(first("--max-queries 2"), "deep,1,1,1,1,1");
+    assert_eq!(
+        first("--max-queries 1 --efficiency published"),
+        "deep,1,1,1,1,1"
+    );
+}
+
 #[test]
 fn json_is_the_summary_alone() {
     let place = place();
@@ -65,7 +90,7 @@ fn json_is_the_summary_alone() {
 fn a_pair_is_taken_by_independence_if_the_server_is_known() {
     let place = Place::with("rows.csv", "id,t\n1,x y\n2,x z\n3,y z\n")
         .and("terms.csv", "term,count\nx,300\ny,200\nz,500\n");
-    let line = "cover --rows rows.csv --attribute t --statistics terms.csv --max-queries 1";
+    let line = "cover --rows rows.csv --attribute t --statistics terms.csv";
     // Without the size of the server a pair is as common as its rarer term.
     let ran = place.run(line).ok();
     assert_eq!(cells(&ran.stdout)[0][..4], ["y", "2", "200", "20"]);

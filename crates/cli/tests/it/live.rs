@@ -439,3 +439,194 @@ fn one_project_is_run_once_at_a_time_and_stops_when_told_to() {
         .failed(2, &["unknown unit `ms`"]);
     place.run("run --for 0.2s").ok();
 }
+
+/// Waits for a child to end, for as long as anyone would.
+#[cfg(unix)]
+fn code_of(mut child: std::process::Child) -> Option<i32> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        if start.elapsed() > Duration::from_secs(60) {
+            child.kill().unwrap();
+            panic!("it does not end");
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[cfg(unix)]
+fn send(signal: &str, child: &std::process::Child) {
+    let mut kill = std::process::Command::new("kill");
+    let kill = kill.args([signal, &child.id().to_string()]).status();
+    assert!(kill.unwrap().success());
+}
+
+/// A pipe that is full, and that nobody reads.
+#[cfg(unix)]
+fn stalled() -> (std::io::PipeReader, Stdio) {
+    use std::io::Write;
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let end = writer.try_clone().unwrap();
+    let (begun, has_begun) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        // More than any pipe takes: it is full when this waits.
+        for _ in 0..1024 {
+            let _ = writer.write_all(&[b'x'; 4096]);
+            let _ = begun.send(());
+        }
+    });
+    while has_begun.recv_timeout(Duration::from_secs(1)).is_ok() {}
+    (reader, end.into())
+}
+
+#[test]
+#[cfg(unix)]
+fn a_terminal_that_is_stopped_stops_neither_polls_nor_the_end() {
+    let (origin, place) = (origin(3), place());
+    let url = origin.url("/sitemap.xml");
+    place.run(&format!("add {url}")).ok();
+    let (_reader, stderr) = stalled();
+    let mut command = place.command("run -v --for 2s");
+    let child = command
+        .stdout(Stdio::null())
+        .stderr(stderr)
+        .spawn()
+        .unwrap();
+    assert_eq!(code_of(child), Some(0));
+    assert_eq!(
+        lines(&place.run("ls --elements --state ok --json").ok()).len(),
+        3
+    );
+
+    let (_reader, stderr) = stalled();
+    let n_before = origin.n_requests();
+    let mut command = place.command("run -v");
+    let child = command
+        .stdout(Stdio::null())
+        .stderr(stderr)
+        .spawn()
+        .unwrap();
+    let start = Instant::now();
+    while origin.n_requests() < n_before + 20 {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "it does not poll"
+        );
+        std::thread::yield_now();
+    }
+    send("-INT", &child);
+    assert_eq!(code_of(child), Some(130));
+}
+
+#[test]
+#[cfg(unix)]
+fn a_hangup_that_is_ignored_at_the_start_stays_so() {
+    let (origin, place) = (origin(3), place());
+    place
+        .run(&format!("add {}", origin.url("/sitemap.xml")))
+        .ok();
+    for (signals, expected) in [(&["-HUP"][..], 129), (&["-HUP", "-TERM"], 143)] {
+        let run = place.command("run");
+        let mut command = std::process::Command::new("sh");
+        let trap = match signals.len() {
+            1 => "",
+            _ => "trap '' HUP; ",
+        };
+        let program = run.get_program().to_string_lossy();
+        let line = format!("{trap}exec {program} run");
+        command.args(["-c", &line]).current_dir(place.path("."));
+        let n_before = origin.n_requests();
+        let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+        let child = quiet.spawn().unwrap();
+        let start = Instant::now();
+        while origin.n_requests() < n_before + 10 {
+            assert!(
+                start.elapsed() < Duration::from_secs(60),
+                "it does not poll"
+            );
+            std::thread::yield_now();
+        }
+        signals.iter().for_each(|signal| send(signal, &child));
+        assert_eq!(code_of(child), Some(expected));
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn what_is_kept_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let (origin, place) = (origin(3), place());
+    place
+        .run(&format!("add {}", origin.url("/sitemap.xml")))
+        .ok();
+    let check = || {
+        let mut folders = vec![place.path(".springtide")];
+        let mut n_files = 0;
+        while let Some(folder) = folders.pop() {
+            let mode = std::fs::metadata(&folder).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o700, "{}", folder.display());
+            for entry in std::fs::read_dir(&folder).unwrap() {
+                let path = entry.unwrap().path();
+                let metadata = std::fs::symlink_metadata(&path).unwrap();
+                if metadata.is_dir() {
+                    folders.push(path);
+                } else if path.file_name().unwrap() != ".gitignore" {
+                    let mode = metadata.permissions().mode();
+                    assert_eq!(mode & 0o777, 0o600, "{}", path.display());
+                    n_files += 1;
+                }
+            }
+        }
+        assert!(n_files >= 5, "{n_files}");
+    };
+    place.run("run --once").ok();
+    check();
+    // As an earlier version left it.
+    for (name, mode) in [("", 0o755), ("/store.db", 0o644), ("/lock", 0o644)] {
+        let path = place.path(&format!(".springtide{name}"));
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    place.run("run --once").ok();
+    check();
+}
+
+#[test]
+#[cfg(unix)]
+fn an_export_does_not_follow_links() {
+    use std::os::unix::fs::symlink;
+    let (origin, place) = (origin(2), place());
+    let add = format!("add {} --name docs", origin.url("/sitemap.xml"));
+    place.run(&add).ok();
+    place.run("run --once").ok();
+    place.run("export bodies copy").ok();
+    let line: Value =
+        serde_json::from_str(place.read("copy/manifest.jsonl").lines().next().unwrap()).unwrap();
+    let file = format!("copy/{}", line["file"].as_str().unwrap());
+    let body = place.read(&file);
+    // A link in the place of a file goes, and what it points to stays.
+    let secret = place.path("secret");
+    std::fs::write(&secret, "mine").unwrap();
+    std::fs::remove_file(place.path(&file)).unwrap();
+    symlink(&secret, place.path(&file)).unwrap();
+    place.run("export bodies copy").ok();
+    assert_eq!(
+        (place.read(&file), place.read("secret")),
+        (body, "mine".to_owned())
+    );
+    assert!(!place.path(&file).is_symlink());
+    // One in the place of a folder, or of the manifest, is refused.
+    std::fs::create_dir(place.path("elsewhere")).unwrap();
+    std::fs::create_dir(place.path("other")).unwrap();
+    symlink(place.path("elsewhere"), place.path("other/docs")).unwrap();
+    place.run("export bodies other").failed(1, &["link"]);
+    assert_eq!(
+        std::fs::read_dir(place.path("elsewhere")).unwrap().count(),
+        0
+    );
+    std::fs::create_dir(place.path("third")).unwrap();
+    symlink(&secret, place.path("third/manifest.jsonl")).unwrap();
+    place.run("export bodies third").failed(1, &["link"]);
+    assert_eq!(place.read("secret"), "mine");
+}

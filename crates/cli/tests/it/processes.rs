@@ -89,3 +89,23 @@ fn a_reader_that_has_had_enough_is_no_reason_to_complain() {
     assert_eq!(output.status.code(), Some(1));
     assert!(!String::from_utf8_lossy(&output.stderr).contains("error"));
 }
+
+/// It lies below the folder of devices, and is none.
+#[test]
+fn a_file_in_shared_memory_is_a_file() {
+    let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
+        return;
+    };
+    let place = Place::with("rates.csv", "id,rate_per_day\na,1\n");
+    let path = folder.path().join("plan.csv");
+    let line = format!(
+        "plan --rates rates.csv --budget 1/day --out {}",
+        path.display()
+    );
+    for _ in 0..2 {
+        place.run(&line).ok();
+        let plan = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(plan.lines().count(), 2, "{plan}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}

@@ -215,10 +215,24 @@ fn secrets_are_needed_to_ask_and_shown_nowhere() {
     let headers = "[source.shop.headers]\nx-api-key = \"env:SHOP_KEY_OF_THE_TEST\"\n";
     std::fs::write(place.path("springtide.toml"), format!("{toml}{headers}")).unwrap();
     place.run("run --once").failed(2, &["SHOP_KEY_OF_THE_TEST"]);
+    for (key, said) in [
+        ("", "is empty"),
+        ("\n", "is empty"),
+        ("hush\nhush", "byte 5"),
+        ("hush\u{1}", "byte 5"),
+    ] {
+        let mut command = place.command("run --once");
+        let output = command.env("SHOP_KEY_OF_THE_TEST", key).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert!(told.contains(said) && !told.contains("hush"), "{told}");
+    }
+    assert_eq!(server.n_requests(), 0);
     place.run("status").ok();
     place.run("ls").ok();
     let mut command = place.command("run -v --for 2s");
-    command.env("SHOP_KEY_OF_THE_TEST", "hush-hush");
+    // As a shell or a file leaves it.
+    command.env("SHOP_KEY_OF_THE_TEST", "hush-hush\r\n");
     let output = command.output().unwrap();
     assert!(output.status.success());
     let said = [output.stdout, output.stderr].concat();

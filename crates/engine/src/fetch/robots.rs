@@ -4,6 +4,7 @@
 //! says where to go on or what came of it, keeps what [`keep`] makes of that, and
 //! asks [`RobotsRules`] before every request.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use robotxt::{Robots as Parsed, Rule};
@@ -49,7 +50,9 @@ impl RobotsRules {
     pub fn new(answer: &RobotsAnswer) -> Self {
         Self {
             parsed: match answer {
-                RobotsAnswer::Rules(text) => Parsed::parse(text.as_bytes(), PRODUCT),
+                RobotsAnswer::Rules(text) => {
+                    Parsed::parse(without_our_version(text).as_bytes(), PRODUCT)
+                }
                 RobotsAnswer::None => Parsed::allow_all(),
                 RobotsAnswer::Unreachable => Parsed::disallow_all(),
             },
@@ -178,14 +181,63 @@ pub fn keep(previous: Option<&Robots>, origin: &str, answer: RobotsAnswer, now: 
 /// Whether a robots.txt should be asked for again. One that could not be reached
 /// should be, whenever its host may be asked at all.
 pub fn is_due(robots: &Robots, now: Moment) -> bool {
-    robots.answer == RobotsAnswer::Unreachable || has_passed(robots.fetched_at, FRESH_FOR, now)
+    // Nor is it waited for a moment that a clock wrote down that was ahead.
+    robots.answer == RobotsAnswer::Unreachable
+        || robots.fetched_at > now
+        || has_passed(robots.fetched_at, FRESH_FOR, now)
 }
 
-/// Whether so much time has passed. A moment that is yet to come was written by a
-/// clock that was wrong, and has passed.
+/// The same robots.txt, kept by a clock that may have been set since: the last request to
+/// its host was then.
+///
+/// For how long one could not be had is a length, of which only that counts during which
+/// it was asked for: time that has passed since, or seems to have, shows nothing. Others
+/// were not fetched in the future.
+pub(crate) fn recalled(robots: &Robots, requested_at: Option<Moment>, now: Moment) -> Robots {
+    let fetched_at = robots.fetched_at;
+    let fetched_at = match robots.answer {
+        RobotsAnswer::Unreachable => {
+            let asked_at = requested_at.unwrap_or(fetched_at);
+            let lasted = asked_at.0.saturating_sub(fetched_at.0).max(0);
+            Moment(now.0.saturating_sub(lasted))
+        }
+        _ => fetched_at.min(now),
+    };
+    Robots {
+        fetched_at,
+        ..robots.clone()
+    }
+}
+
+/// Whether so much time has passed.
 fn has_passed(since: Moment, span: Duration, now: Moment) -> bool {
-    let passed = now.0.saturating_sub(since.0);
-    passed < 0 || passed.unsigned_abs() >= span.as_millis() as u64
+    let passed = now.0.saturating_sub(since.0).max(0);
+    passed.unsigned_abs() >= span.as_millis() as u64
+}
+
+/// The same with our name alone where a version follows it: people write what they find
+/// in their logs, though only the name is meant to count (RFC 9309, 2.2.1).
+fn without_our_version(text: &str) -> Cow<'_, str> {
+    let is_our_version = |line: &&str| {
+        let (key, value) = line.split_once(':').unwrap_or_default();
+        let (name, _) = value.split_once('/').unwrap_or_default();
+        key.trim().eq_ignore_ascii_case("user-agent") && name.trim().eq_ignore_ascii_case(PRODUCT)
+    };
+    let lines = || text.split_inclusive(['\n', '\r']);
+    if !lines().any(|line| is_our_version(&line)) {
+        return Cow::Borrowed(text);
+    }
+    let mut without = String::with_capacity(text.len());
+    for line in lines() {
+        match line.split_once('/') {
+            Some((name, _)) if is_our_version(&line) => {
+                without.push_str(name);
+                without.push('\n');
+            }
+            _ => without.push_str(line),
+        }
+    }
+    Cow::Owned(without)
 }
 
 /// The text of a robots.txt, cut at the end of a line to what is read of it.

@@ -63,7 +63,10 @@ impl Engine {
             is_counted,
             cost: 1.0,
         };
-        self.begin_poll(poll, now)
+        if is_counted || self.is_free(&poll, now)? {
+            self.begin_poll(poll, now)?;
+        }
+        Ok(())
     }
 
     /// Begins a poll whose host has given it a turn, unless something comes first.

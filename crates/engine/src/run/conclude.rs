@@ -10,6 +10,7 @@ use springtide_store::{
 use super::Engine;
 use super::begin::purpose_of;
 use super::listed::{Item, Listed};
+use super::listings::{is_not_whole, not_whole};
 use crate::event::{Event, Polled};
 use crate::keep::{self, Conclusion, Next, Seen, Sight};
 use crate::poll::Done;
@@ -40,10 +41,9 @@ impl Engine {
         now: Moment,
     ) -> Result<Option<Sighting>, Error> {
         let id = kept.element.id;
-        let is_older = kept
-            .history
-            .synced_at
-            .is_some_and(|at| at >= answer.begun_at);
+        // Unless that was in the future, by a clock that has been set back.
+        let since = answer.begun_at..=now;
+        let is_older = kept.history.synced_at.is_some_and(|at| since.contains(&at));
         let sighting = sighting.compared_with(kept.copy.as_ref());
         // If another answer came while this was under way, nobody knows which of them is
         // newer.
@@ -183,6 +183,7 @@ impl Engine {
                 role: mention.role,
                 depth,
                 mention: mention.kind,
+                by: Some(kept.element.id),
             })
         }));
         self.note_move(seen.before, kept)
@@ -234,20 +235,20 @@ impl Engine {
             return;
         }
         let failure = match seen.problem {
-            Some(problem) => Some(Failure {
-                kind: FailureKind::Listing,
-                message: format!("{} is not whole: {problem}", kept.element.locator),
-                at: seen.at,
-            }),
+            Some(problem) => Some(not_whole(kept, problem, seen.at)),
             None => kept.failure.clone(),
         };
-        // A listing that is as it was when it was cut short still is.
+        // A listing that is as it was when it was cut short still is; and one that is whole
+        // does not make another whole.
         let before = self
             .ledger
             .source(source)
             .and_then(|known| known.error.as_ref());
-        let was_cut = before.is_some_and(|error| error.kind == FailureKind::Listing);
-        if failure.is_none() && seen.is_as_before() && was_cut {
+        let still_holds = before.is_some_and(|error| {
+            error.kind == FailureKind::Listing
+                && (seen.is_as_before() || !is_not_whole(kept, error))
+        });
+        if failure.is_none() && still_holds {
             return;
         }
         self.set_source_error(source, failure);

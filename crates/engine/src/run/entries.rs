@@ -11,6 +11,7 @@ use crate::event::Event;
 use crate::poll::{Done, Found};
 use crate::register::feed_group;
 use crate::source::Sighting;
+use crate::source::feed::LONGEST_PAUSE;
 use crate::{Error, clock};
 
 impl Engine {
@@ -110,10 +111,17 @@ impl Engine {
         self.pauses.set(id, until, at);
     }
 
-    /// Listings that asked for it before the start are left alone as long as they asked.
+    /// Listings that asked for it before the start are left alone as long as they asked,
+    /// and no longer than anyone may ask, however the clock was set since.
     pub(super) fn recall_pauses(&mut self) -> Result<(), Error> {
         let note = self.ledger.store().note(Pauses::NAME)?;
         self.pauses = Pauses::read(&note.unwrap_or_default());
+        let longest = i64::try_from(LONGEST_PAUSE.as_millis()).unwrap_or(i64::MAX);
+        let furthest = Moment(self.progress.started_at.0.saturating_add(longest));
+        for until in self.pauses.until.values_mut() {
+            self.pauses.is_unkept |= *until > furthest;
+            *until = (*until).min(furthest);
+        }
         for (&id, &until) in &self.pauses.until {
             self.agenda.hold_listing(id, clock::time(until));
         }

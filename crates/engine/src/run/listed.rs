@@ -31,6 +31,8 @@ pub(super) struct Listed {
     pub(super) role: Role,
     pub(super) depth: u16,
     pub(super) mention: MentionKind,
+    /// The element that named it, if one did.
+    pub(super) by: Option<ElementId>,
 }
 
 impl Engine {
@@ -53,6 +55,7 @@ impl Engine {
                         role: Role::Listing,
                         depth: 1,
                         mention: MentionKind::Added,
+                        by: None,
                     })
                 }));
             }
@@ -63,6 +66,7 @@ impl Engine {
     pub(super) fn take_in_listed(&mut self, now: Moment) -> Result<(), Error> {
         let at = clock::time(now);
         let mut n_found: BTreeMap<SourceId, u64> = BTreeMap::new();
+        let mut left_out: BTreeMap<ElementId, u64> = BTreeMap::new();
         for _ in 0..LISTED_AT_A_TIME {
             let listed = match self.listed.pop_front() {
                 Some(Item::Listed(listed)) => listed,
@@ -84,9 +88,15 @@ impl Engine {
                 .map(|source| source.totals);
             let n_elements = totals.map_or(0, |totals| totals.n_elements);
             let is_full = n_elements >= state.settings.max_elements;
+            let has_listings = state.n_listings >= state.max_listings();
             let weight = state.settings.weight as f32;
             let known = self.ledger.find(listed.source, url.as_str())?;
             match (known, listed.mention) {
+                (None, MentionKind::Added) if listed.role == Role::Listing && has_listings => {
+                    if let Some(by) = listed.by {
+                        *left_out.entry(by).or_default() += 1;
+                    }
+                }
                 (None, MentionKind::Added) if !is_full => {
                     let (host, group) = self.place(&url)?;
                     let kept = self.ledger.add(Element {
@@ -103,6 +113,9 @@ impl Engine {
                     if listed.role == Role::Listing {
                         let longest = self.longest_listing_wait(listed.source);
                         self.agenda.set_listing(id, None, longest);
+                        if let Some(state) = self.sources.get_mut(&listed.source) {
+                            state.n_listings += 1;
+                        }
                     } else {
                         *n_found.entry(listed.source).or_default() += 1;
                     }
@@ -149,6 +162,7 @@ impl Engine {
                 }
             }
         }
+        self.tell_left_out(left_out, now)?;
         if !n_found.is_empty() {
             self.expect();
         }

@@ -11,6 +11,7 @@ mod begin;
 mod conclude;
 mod entries;
 mod listed;
+mod listings;
 mod open;
 mod search;
 
@@ -49,6 +50,7 @@ use crate::source::web::Web;
 use crate::{Ended, Error, Outside, Why, clock};
 use entries::Pauses;
 use listed::Item;
+use listings::FreeListings;
 
 /// What to do, and until when.
 #[derive(Debug, Clone, Default)]
@@ -136,6 +138,8 @@ struct Engine {
     listed: VecDeque<Item>,
     /// Listings that asked not to be polled again before a time.
     pauses: Pauses,
+    /// First polls of listings that did not count.
+    free_listings: FreeListings,
     /// Groups of which the scheduler remembers something new.
     changed_groups: BTreeSet<GroupId>,
 
@@ -186,6 +190,8 @@ struct SourceState {
     /// What its Last-Modified has proved to be.
     dates: springtide_policy::estimate::DateTrust,
     has_sitemaps: bool,
+    /// Listings that are known.
+    n_listings: u64,
 }
 
 /// How the elements of a source are asked, by what they are for.
@@ -200,7 +206,7 @@ struct Protocols {
 const MOST_ENTRIES: usize = 200_000;
 
 impl Protocols {
-    fn of(settings: &SourceSettings) -> Result<Self, Error> {
+    fn of(settings: &SourceSettings, max_body: u64) -> Result<Self, Error> {
         let lens = Arc::new(Lens::new(&settings.keep, &settings.drop)?);
         let max_entries = usize::try_from(settings.max_elements).unwrap_or(usize::MAX);
         let listing: Arc<dyn Protocol> = match settings.kind {
@@ -211,6 +217,7 @@ impl Protocols {
             }),
             kind => Arc::new(Listing {
                 max_entries: max_entries.min(MOST_ENTRIES),
+                max_bytes: usize::try_from(max_body).unwrap_or(usize::MAX),
                 names_other_hosts: kind == SourceKind::Sitemap,
             }),
         };
@@ -491,6 +498,7 @@ impl Engine {
             facts.push(Fact::Memory(of, search.remember()));
         }
         facts.extend(self.pauses.take_unkept());
+        facts.extend(self.free_listings.take_unkept());
         self.ledger.commit(facts)?;
         self.flush_events();
         Ok(())

@@ -11,8 +11,8 @@ use springtide_policy::estimate::DateTrust;
 use springtide_policy::schedule::Scheduler;
 use springtide_policy::{Elements, GroupId, Groups, Present, Span, Time};
 use springtide_store::{
-    Bodies, Brief, ElementId, FailureKind, MemoryOf, Partition, Reader, Role, SourceId, SourceKind,
-    Sqlite, State,
+    Bodies, Brief, ElementId, FailureKind, MemoryOf, Moment, Partition, Reader, Role, SourceId,
+    SourceKind, Sqlite, State,
 };
 use tokio::sync::{Semaphore, broadcast, mpsc};
 use tokio::task::JoinSet;
@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use super::conclude::member;
 use super::entries::Pauses;
+use super::listings::FreeListings;
 use super::{Engine, Progress, Protocols, SourceState, Until, What};
 use crate::event::Event;
 use crate::fetch::{Client, limits_of};
@@ -61,9 +62,10 @@ impl Engine {
             };
             let state = SourceState {
                 settings: wanted.clone(),
-                protocols: Protocols::of(wanted)?,
+                protocols: Protocols::of(wanted, settings.http.max_body)?,
                 dates: DateTrust::default(),
                 has_sitemaps: false,
+                n_listings: 0,
             };
             sources.insert(source.id, state);
             kept_sources.insert(source.id, source);
@@ -122,6 +124,7 @@ impl Engine {
             launches: Vec::new(),
             listed: VecDeque::new(),
             pauses: Pauses::default(),
+            free_listings: FreeListings::default(),
             changed_groups: BTreeSet::new(),
             events,
             told: Vec::new(),
@@ -147,6 +150,12 @@ impl Engine {
 
     /// Takes in all elements; says how many there are.
     fn recall_elements(&mut self, at: Time) -> Result<u64, Error> {
+        // What was polled in the future was polled by a clock that was wrong: it is not
+        // waited for.
+        let seen_at = |moment: Moment| {
+            let then = clock::time(moment);
+            if then > at { at } else { then }
+        };
         let mut n_elements = 0;
         let mut out: Vec<(ElementId, GroupId, Time, bool)> = Vec::new();
         let mut listings = Vec::new();
@@ -178,15 +187,16 @@ impl Engine {
                 return;
             }
             if brief.role == Role::Listing {
-                listings.push((id, brief.source, brief.history.polled_at.map(clock::time)));
+                listings.push((id, brief.source, brief.history.polled_at.map(seen_at)));
                 state.has_sitemaps = true;
+                state.n_listings += 1;
             }
             let is_counted = brief.state != State::Gone && brief.role != Role::Listing;
             n_elements += u64::from(is_counted);
             match (brief.state, brief.history.synced_at) {
                 (State::New, _) => {}
                 (State::Gone, _) | (_, None) => {
-                    let polled_at = brief.history.polled_at.map_or(at, clock::time);
+                    let polled_at = brief.history.polled_at.map_or(at, seen_at);
                     let group = scheduler.groups().outermost(brief.group);
                     out.push((id, group, polled_at, brief.state == State::Gone));
                 }
@@ -195,7 +205,7 @@ impl Engine {
                         .source(brief.source)
                         .map_or(0, |s| s.totals.n_elements);
                     let element = member(brief.role, brief.weight, brief.group, n);
-                    let (synced_at, memory) = (clock::time(synced_at), &brief.history.memory);
+                    let (synced_at, memory) = (seen_at(synced_at), &brief.history.memory);
                     match is_watched {
                         true => scheduler.recall_watched(id, element, synced_at, memory),
                         false => scheduler.recall(id, element, synced_at, memory),
@@ -212,6 +222,7 @@ impl Engine {
             self.agenda.set_listing(id, polled_at, longest);
         }
         self.recall_pauses()?;
+        self.recall_free_listings()?;
         // Spread over what is left of their time out, since nobody knows how often each
         // has failed.
         let time_out = self.time_out();

@@ -34,7 +34,7 @@ const MOST_OBJECTS: usize = 10 * MOST_ENTRIES;
 /// Ids and links longer than this are not used, as in sitemaps.
 const LONGEST_ID: usize = 8192;
 /// No feed is believed that it is not to be polled for longer than this.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30 * 86_400);
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(30 * 86_400);
 
 /// A feed, as an element that tells of others.
 #[derive(Debug)]

@@ -8,14 +8,15 @@ use url::Url;
 use super::sitemap::{Hosts, Listing as Listed, ListingLimits, ListingProblem, parse_sitemap};
 use super::{Answered, Mention, MentionKind, Own, Protocol, Reading, Sighting, Unread};
 
-/// Bytes of a listing, unpacked.
-const LONGEST: usize = 50 << 20;
-
+/// How many indexes a listing may be in.
+const DEEPEST: u16 = 3;
 /// A listing.
 #[derive(Debug)]
 pub(crate) struct Listing {
     /// The most entries that are read.
     pub(crate) max_entries: usize,
+    /// The most bytes of one that came packed, unpacked.
+    pub(crate) max_bytes: usize,
     /// Whether the one that a user named may name pages of other hosts. Those that it
     /// names may not.
     pub(crate) names_other_hosts: bool,
@@ -36,14 +37,23 @@ impl Protocol for Listing {
         let is_named_by_user = answered.kept.element.depth == 0;
         let limits = ListingLimits {
             n_entries: self.max_entries,
-            n_bytes: LONGEST,
+            n_bytes: self.max_bytes,
             hosts: match self.names_other_hosts && is_named_by_user {
                 true => Hosts::All,
                 false => Hosts::Own,
             },
         };
         let before = copy.and_then(|copy| answered.bodies.get(copy.body).ok());
-        let (mentions, problem) = news(body, before.as_deref(), answered.url, &limits)?;
+        let depth = answered.kept.element.depth;
+        let (mut mentions, mut problem) = news(body, before.as_deref(), answered.url, &limits)?;
+        if depth >= DEEPEST {
+            let n = mentions.len();
+            mentions.retain(|mention| mention.role != Role::Listing);
+            if mentions.len() < n {
+                let n_left_out = n - mentions.len();
+                problem = Some(ListingProblem::TooDeep(DEEPEST, n_left_out).to_string());
+            }
+        }
         Ok(Reading {
             own: Own::Here(Box::new(Sighting::of_answer(answered, digest, true)?)),
             mentions,

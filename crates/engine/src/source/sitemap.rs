@@ -107,6 +107,12 @@ pub enum ListingProblem {
     /// The gzip is broken.
     #[error("it cannot be unpacked")]
     BadGzip,
+    /// It defines entities, or refers to another document. Neither is ever looked up.
+    #[error("it has entities of its own, or refers to another document, which is not read")]
+    Entities,
+    /// It is an index within indexes.
+    #[error("it is an index within {0} others, so {1} listings that it names are left out")]
+    TooDeep(u16, usize),
 }
 
 /// How much of a listing to read, and what of it to use.
@@ -434,10 +440,18 @@ fn read_xml(text: &str, collector: &mut Collector<'_>) -> Result<(), ListingProb
             Event::Eof if document.format.is_none() => {
                 return Err(not_a_listing("XML without elements"));
             }
+            Event::Eof if document.has_entities => return Err(ListingProblem::Entities),
             Event::Eof => return Ok(()),
+            Event::DocType(content) => document.has_entities |= has_references(&content),
             _ => {}
         }
     }
+}
+
+/// Whether a document type defines entities, or is somewhere else.
+fn has_references(document_type: &str) -> bool {
+    let mut words = document_type.split(|c: char| c.is_ascii_whitespace() || c == '[');
+    document_type.contains("<!ENTITY") || words.any(|word| matches!(word, "SYSTEM" | "PUBLIC"))
 }
 
 fn not_a_listing(found: &str) -> ListingProblem {
@@ -458,6 +472,8 @@ struct Document {
     entry: Option<Entry>,
     /// The text of it that is open, if one is.
     field: Option<Field>,
+    /// What is here may not be all: some of it would have to be looked up.
+    has_entities: bool,
 }
 
 impl Document {

@@ -267,6 +267,29 @@ fn a_listing_stops_at_its_limits() {
 }
 
 #[test]
+fn what_would_have_to_be_looked_up_is_a_problem() {
+    let entries = urlset("<url><loc>https://example.org/a</loc></url>");
+    let parse = |document_type: &str| parse(format!("{document_type}{entries}")).unwrap();
+    for document_type in ["", "<!DOCTYPE urlset>", "<!DOCTYPE urlset [ ]>"] {
+        assert_eq!(parse(document_type).problem, None, "{document_type}");
+    }
+    for document_type in [
+        "<!DOCTYPE urlset [<!ENTITY a 'b'>]>",
+        "<!DOCTYPE urlset SYSTEM 'file:///etc/passwd'>",
+        "<!DOCTYPE rss PUBLIC '-//x//y' 'http://example.org/x.dtd'>",
+        "<!DOCTYPE urlset [<!ENTITY % a SYSTEM 'http://example.org/x'> %a;]>",
+    ] {
+        let listing = parse(document_type);
+        assert_eq!(
+            listing.problem,
+            Some(ListingProblem::Entities),
+            "{document_type}"
+        );
+        assert_eq!(urls(&listing), ["https://example.org/a"]);
+    }
+}
+
+#[test]
 fn hostile_listings_cost_little() {
     let bomb = "<!DOCTYPE x [<!ENTITY a \"aaaaaaaaaa\"><!ENTITY b \"&a;&a;&a;&a;&a;&a;\">\
                 <!ENTITY c \"&b;&b;&b;&b;&b;&b;\">]>"
@@ -277,6 +300,7 @@ fn hostile_listings_cost_little() {
         (listing.n_skipped, urls(&listing)),
         (1, vec!["https://example.org/ok"])
     );
+    assert_eq!(listing.problem, Some(ListingProblem::Entities));
     let size = 1_000_000;
     let repeat = |text: &str| text.repeat(size / text.len());
     for (name, text) in [

@@ -1,6 +1,7 @@
 //! The engine against origins of its own: in virtual time within this process, and on
 //! loopback for what only sockets show.
 
+mod clocks;
 mod cost;
 mod decode;
 mod detect;
@@ -10,6 +11,7 @@ mod guard;
 mod hostile;
 mod hostile_run;
 mod http;
+mod indexes;
 mod listing;
 mod moves;
 mod origin;

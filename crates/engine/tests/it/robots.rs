@@ -382,3 +382,21 @@ proptest! {
         let _ = (rules.is_allowed(&page), rules.crawl_delay());
     }
 }
+
+#[test]
+fn our_name_with_a_version_is_ours() {
+    for name in [
+        "springtide",
+        "springtide/0.1",
+        "SpringTide / 2.0 (+x)",
+        "springtide/*",
+    ] {
+        let text = format!("User-agent: *\nAllow: /\n\nUser-Agent: {name}\r\nDisallow: /\n");
+        let rules = RobotsRules::new(&RobotsAnswer::Rules(text));
+        let url = Url::parse("https://example.org/a").unwrap();
+        assert!(!rules.is_allowed(&url), "{name}");
+    }
+    let text = "User-agent: springtides/0.1\nDisallow: /\n".to_owned();
+    let rules = RobotsRules::new(&RobotsAnswer::Rules(text));
+    assert!(rules.is_allowed(&Url::parse("https://example.org/a").unwrap()));
+}

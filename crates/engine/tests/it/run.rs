@@ -8,7 +8,7 @@ use springtide_engine::settings::{
     AllowPrivate, BudgetSettings, FirstPass, GroupKey, GroupRule, HttpSettings, PolicyName,
     PolicySettings, SourceSettings,
 };
-use springtide_engine::{Settings, Until, What, Why, clock};
+use springtide_engine::{Event, Settings, Told, Until, What, Why, clock, handle};
 use springtide_policy::{Objective, Rate, Span};
 use springtide_store::{
     Bodies, ChangeFilter, ChangeKind, ElementId, FailureKind, Kept, Reader, Role, SourceKind,
@@ -345,6 +345,36 @@ async fn a_body_that_is_lost_or_damaged_is_fetched_anew() {
     }
     let statuses: Vec<u16> = poll().await.iter().map(|request| request.status).collect();
     assert_eq!(statuses, [304, 304, 304]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_it_stops_is_told_at_once() {
+    let world = World::new();
+    let origin = quiet_site(&world, 1);
+    let path = origin.site().path(0);
+    let slow = Behaviour::body("text/html", "<p>At last.</p>").after(Duration::from_secs(4));
+    origin.script(&path, slow);
+    let folder = tempfile::tempdir().unwrap();
+    let settings = settings(&[("page", SourceKind::Page, origin.url(&path))]);
+    let (handle, controls) = handle();
+    let mut events = handle.events();
+    let (until, outside) = (Until::default(), world.outside());
+    let run = springtide_engine::run(folder.path(), settings, until, controls, outside);
+    let stop = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        handle.stop();
+        while let Some(told) = events.next().await {
+            if let Told::Event(Event::Stopping { n_under_way }) = told {
+                return Some((n_under_way, world.elapsed()));
+            }
+        }
+        None
+    };
+    let (ended, told) = tokio::join!(run, stop);
+    assert_eq!(ended.unwrap().why, Why::Stopped);
+    let (n_under_way, elapsed) = told.unwrap();
+    assert_eq!(n_under_way, 1);
+    assert!(elapsed < Duration::from_millis(1100), "{elapsed:?}");
 }
 
 #[tokio::test(start_paused = true)]

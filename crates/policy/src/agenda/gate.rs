@@ -104,6 +104,10 @@ impl Gate {
             .entry(group)
             .or_insert_with(|| Entry::new(Limit::new(Span::ZERO, 1), Span::ZERO));
         entry.limit.recall(memory, now);
+        if entry.limit.remember() != memory {
+            // The clock has been set: from the next start on that holds which holds now.
+            self.unkept.insert(group);
+        }
         self.settle(group, now);
     }
 

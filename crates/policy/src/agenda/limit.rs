@@ -68,6 +68,8 @@ pub enum Verdict {
 /// failure that follows, up to the longest.
 const FIRST_BACK_OFF: f64 = 2.0 / 86_400.0;
 const LONGEST_BACK_OFF: f64 = 1.0 / 24.0;
+/// Waits are made longer by up to this share of themselves, so that not all end at once.
+const JITTER: f64 = 0.5;
 /// The same for an element that could not be had from a host that is well.
 const FIRST_RETRY: f64 = 30.0 / 86_400.0;
 const LONGEST_RETRY: f64 = 1.0;
@@ -223,14 +225,21 @@ impl Limit {
         }
     }
 
-    /// Takes in what was remembered. Moments that are yet to come, or too far away, were
-    /// written by a clock that was wrong.
+    /// Takes in what was remembered. Pauses are lengths: if the last request is yet to
+    /// come, the clock has been set back since, and both moments with it; and no pause
+    /// is longer than it can have been.
     pub fn recall(&mut self, memory: LimitMemory, now: Time) {
-        self.requested_at = memory.requested_at.filter(|&at| at <= now);
-        let furthest = Time(now.0 + LONGEST_WAIT);
+        let set_back = memory
+            .requested_at
+            .map_or(0.0, |at| (at.0 - now.0).max(0.0));
+        let longest = match memory.pause {
+            Some(Pause::BackOff) => LONGEST_BACK_OFF * (1.0 + JITTER),
+            Some(Pause::RetryAfter) | None => LONGEST_WAIT,
+        };
+        self.requested_at = memory.requested_at.map(|at| Time(at.0 - set_back));
         self.not_before = memory
             .not_before
-            .map(|at| if at > furthest { furthest } else { at });
+            .map(|at| Time((at.0 - set_back).min(now.0 + longest)));
         self.pause = memory.pause;
         self.n_failures = memory.n_failures;
     }
@@ -255,7 +264,7 @@ pub fn retry_in(n_failures: u32, rng: &mut dyn Rng) -> Span {
 fn doubled(first: f64, longest: f64, n_failures: u32, rng: &mut dyn Rng) -> f64 {
     let doublings = n_failures.saturating_sub(1).min(40);
     let wait = (first * 2_f64.powi(doublings as i32)).min(longest);
-    wait * (1.0 + 0.5 * rng.random::<f64>())
+    wait * (1.0 + JITTER * rng.random::<f64>())
 }
 
 #[cfg(test)]
@@ -347,5 +356,39 @@ mod tests {
         let first = retry_in(1, &mut rng).0 / SECOND;
         assert!((30.0..=45.0).contains(&first));
         assert!((1.0..=1.5).contains(&retry_in(1000, &mut rng).0));
+    }
+
+    #[test]
+    fn pauses_are_lengths_however_the_clock_was_set() {
+        let recalled = |requested_at, not_before, pause| {
+            let mut limit = Limit::new(Span(SECOND), 1);
+            let memory = LimitMemory {
+                requested_at: Some(Time(requested_at)),
+                not_before: Some(Time(not_before)),
+                pause: Some(pause),
+                n_failures: 1,
+            };
+            limit.recall(memory, Time(1000.0));
+            limit.free_at().0 - 1000.0
+        };
+        let check = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found}");
+        // As it was.
+        let minute = 60.0 * SECOND;
+        check(
+            recalled(1000.0 - minute, 1000.0 + minute, Pause::BackOff),
+            minute,
+        );
+        // Set back by ten minutes, and by a year, right after a request.
+        for back in [10.0 * minute, 365.0] {
+            let at = 1000.0 + back;
+            check(recalled(at, at + minute, Pause::BackOff), minute);
+            check(recalled(at, at + 2.0, Pause::RetryAfter), 2.0);
+        }
+        // Whatever is written, no longer than it can be.
+        check(
+            recalled(999.0, 1365.0, Pause::BackOff),
+            1.5 * LONGEST_BACK_OFF,
+        );
+        check(recalled(999.0, 1365.0, Pause::RetryAfter), LONGEST_WAIT);
     }
 }

@@ -106,6 +106,9 @@ impl<'a> CoverProblem<'a> {
     ///   more, a cover with fewer is searched for, by a price for every row. Where
     ///   |R_S(q)| is a guess, that counts the requests expected if the guess may be
     ///   off. If it is better, its queries are asked, in greedy order.
+    /// - With a limit on queries, requests may not be what is scarce. The greedy choice is
+    ///   made once by what a query gains a request and once by what it gains in all, and
+    ///   the one that is worth more within the limit is taken.
     ///
     /// As published, nothing but the greedy choice is made.
     pub fn cover(&self, limits: &Limits) -> Cover {
@@ -115,7 +118,8 @@ impl<'a> CoverProblem<'a> {
         }
         let refined = self.refined(&greedy, limits);
         let single = self.best_single_first(limits);
-        [refined, single]
+        let by_query = self.by_query(limits);
+        [refined, single, by_query]
             .into_iter()
             .flatten()
             .fold(greedy, |best, other| {
@@ -139,11 +143,25 @@ impl<'a> CoverProblem<'a> {
                 cover.covered() >= share * self.worth.len() as f64
                     && cover.n_requests() < than.n_requests()
             }
+            _ if limits.max_queries.is_some() => {
+                self.value(cover) > self.value(than) * (1.0 + 1e-9)
+            }
             _ => {
                 self.value(cover) >= self.value(than) * (1.0 - 1e-9)
                     && cover.n_requests() < than.n_requests()
             }
         }
+    }
+
+    /// The greedy choice by what queries gain, whatever they take, where queries are
+    /// limited. A price is one of requests.
+    fn by_query(&self, limits: &Limits) -> Option<Cover> {
+        if limits.max_queries.is_none() || limits.price.is_some() {
+            return None;
+        }
+        let mut tracker = self.tracker(limits);
+        tracker.per = Per::Query;
+        Some(self.lazily(0..self.queries.len(), tracker))
     }
 
     /// The best single query within a quota of requests, and then the greedy choice.
@@ -310,12 +328,20 @@ fn sum(rows: &[u32], worth: &[f64]) -> f64 {
     rows.iter().map(|&row| worth[row as usize]).sum()
 }
 
+/// What the gain of a query is measured by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Per {
+    Request,
+    Query,
+}
+
 /// What has been asked so far, what is left, and what a query would gain.
 pub(super) struct Tracker<'a> {
     worth: &'a [f64],
     retrieval: Retrieval,
     efficiency: Efficiency,
     limits: Limits,
+    pub(super) per: Per,
     /// What each row is still worth: nothing once a query has covered it.
     open: Vec<f64>,
     /// The chance that no query has returned it.
@@ -337,6 +363,7 @@ impl<'a> Tracker<'a> {
             retrieval,
             efficiency,
             limits,
+            per: Per::Request,
             open: worth.to_vec(),
             missed: vec![1.0; worth.len()],
             n_requests: 0,
@@ -345,13 +372,17 @@ impl<'a> Tracker<'a> {
         }
     }
 
-    /// What a query is worth a request; nothing if it covers nothing new.
+    /// What a query is worth a request, or in all; nothing if it covers nothing new.
     pub(super) fn value(&mut self, rows: &[u32], n_server: f64) -> f64 {
         self.cover.n_evaluations += 1;
         let gain = sum(rows, &self.open);
         match self.efficiency {
             Efficiency::Corrected => {
-                gain * self.retrieval.chance(n_server) / self.retrieval.n_requests(n_server) as f64
+                let gain = gain * self.retrieval.chance(n_server);
+                match self.per {
+                    Per::Request => gain / self.retrieval.n_requests(n_server) as f64,
+                    Per::Query => gain,
+                }
             }
             Efficiency::Published if gain > 0.0 => sum(rows, self.worth) / n_server,
             Efficiency::Published => 0.0,

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
 use super::candidates::{Efficiency, Queries, Retrieval, intersection};
-use super::greedy::{Cover, Limits, Rank, Tracker};
+use super::greedy::{Choice, Cover, Limits, Per, Rank, Tracker};
 use super::rows::Rows;
 use super::server::Estimates;
 
@@ -25,7 +25,34 @@ pub fn cover_by_keywords(
     (max_terms, n_keywords): (usize, usize),
     limits: &Limits,
 ) -> (Queries, Cover) {
-    let tracker = Tracker::new(rows.worth(), retrieval, efficiency, *limits);
+    let cover = |per| {
+        let mut tracker = Tracker::new(rows.worth(), retrieval, efficiency, *limits);
+        tracker.per = per;
+        cover_with(rows, estimates, retrieval, (max_terms, n_keywords), tracker)
+    };
+    let by_request = cover(Per::Request);
+    // Where queries are limited, requests may not be what is scarce.
+    let has_two_rules = efficiency == Efficiency::Corrected && limits.price.is_none();
+    if limits.max_queries.is_none() || !has_two_rules {
+        return by_request;
+    }
+    let by_query = cover(Per::Query);
+    let value = |(queries, cover): &(Queries, Cover)| {
+        Choice::new(queries, rows, retrieval, efficiency).value(cover)
+    };
+    match value(&by_query) > value(&by_request) * (1.0 + 1e-9) {
+        true => by_query,
+        false => by_request,
+    }
+}
+
+fn cover_with(
+    rows: &Rows,
+    estimates: &Estimates,
+    retrieval: Retrieval,
+    (max_terms, n_keywords): (usize, usize),
+    tracker: Tracker<'_>,
+) -> (Queries, Cover) {
     let mut frequent = Frequent::new(rows, &tracker);
     let mut choice = Keywords {
         rows,

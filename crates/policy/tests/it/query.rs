@@ -335,19 +335,29 @@ proptest! {
         case in cases(),
         n_keywords in 1_usize..8,
     ) {
+        let most = case.limits.max_queries;
+        let case = Case { limits: Limits { max_queries: None, ..case.limits }, ..case };
         let rows = case.rows();
         let estimates = case.statistics(&rows).estimates(&rows);
-        let (queries, cover) = cover_by_keywords(
-            &rows,
-            &estimates,
-            case.retrieval(),
-            case.efficiency,
-            (case.max_terms, n_keywords),
-            &case.limits,
-        );
+        let (retrieval, efficiency) = (case.retrieval(), case.efficiency);
+        let sizes = (case.max_terms, n_keywords);
+        let choose =
+            |limits| cover_by_keywords(&rows, &estimates, retrieval, efficiency, sizes, &limits);
+        let (queries, mut cover) = choose(case.limits);
         let found = case.lines(&rows, &queries, &cover);
         let expected = case.by_hand(Some(n_keywords));
         prop_assert!(alike(&found, &expected), "{found:?}\n{expected:?}");
+
+        // With few queries, as good or better than the first few of those.
+        let Some(most) = most else { return Ok(()); };
+        let (few_queries, few) = choose(Limits { max_queries: Some(most), ..case.limits });
+        cover.steps.truncate(usize::try_from(most).unwrap());
+        let value = |queries: &Queries, cover: &Cover| {
+            Choice::new(queries, &rows, retrieval, efficiency).value(cover)
+        };
+        let (found, expected) = (value(&few_queries, &few), value(&queries, &cover));
+        prop_assert!(few.steps.len() as u64 <= most);
+        prop_assert!(found >= expected * (1.0 - 1e-9), "{found} and {expected}");
     }
 
     #[test]

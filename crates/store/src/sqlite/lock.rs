@@ -4,7 +4,7 @@ use std::fs::{self, File, Metadata, TryLockError};
 use std::io;
 use std::path::PathBuf;
 
-use crate::Error;
+use crate::{Error, private};
 
 /// Held by the writer for as long as it lives; the system lets go of it however the
 /// process ends.
@@ -19,7 +19,7 @@ impl Lock {
     /// Takes the lock, which is a file that is made if there is none.
     pub(super) fn take(path: PathBuf) -> Result<Self, Error> {
         let failed = |source| Error::file(&path, source);
-        let mut options = File::options();
+        let mut options = private::options();
         options.read(true).write(true).create(true).truncate(false);
         let file = options.open(&path).map_err(failed)?;
         match file.try_lock() {

@@ -33,6 +33,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use fault::Fault;
 use lock::Lock;
 
+use crate::private;
 use crate::{
     Audit, BodyId, Brief, Change, ChangeFilter, ElementId, Error, Fact, Group, GroupId, Host, Kept,
     MemoryOf, Moment, Numbers, Poll, Problem, Query, Reader, Source, SourceId, Writer,
@@ -85,7 +86,8 @@ impl Sqlite {
     /// of a later version, [`Error::Damaged`] if it is something else.
     pub fn create_or_open(folder: impl AsRef<Path>) -> Result<Self, Error> {
         let folder = folder.as_ref();
-        fs::create_dir_all(folder).map_err(|source| Error::file(folder, source))?;
+        private::create_dir_all(folder).map_err(|source| Error::file(folder, source))?;
+        private::tighten(folder);
         let lock = Lock::take(folder.join(LOCK))?;
         let connection = connect_to_write(folder)?;
         let numbers = counter::numbers(&connection)?;
@@ -181,6 +183,13 @@ impl<Access> Sqlite<Access> {
 }
 
 fn connect_to_write(folder: &Path) -> fault::Result<Connection> {
+    let path = folder.join(FILE);
+    // SQLite gives its other files the modes of this one.
+    let made = private::options().append(true).create(true).open(&path);
+    made.map_err(|source| Error::file(&path, source))?;
+    for name in [FILE, "store.db-wal", "store.db-shm", LOCK] {
+        private::tighten(&folder.join(name));
+    }
     let mut connection = connect(
         &folder.join(FILE),
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
@@ -234,6 +243,11 @@ fn back_up(from: &Connection, to: &Path) -> fault::Result<()> {
         }
         _ => {}
     }
+    let made = private::options()
+        .append(true)
+        .create(true)
+        .open(&on_its_way);
+    made.map_err(|source| Error::file(&on_its_way, source))?;
     let mut copy = Connection::open(&on_its_way)?;
     Backup::new(from, &mut copy)?.run_to_completion(BACKUP_PAGES, Duration::ZERO, None)?;
     copy.close().map_err(|(_, error)| error)?;

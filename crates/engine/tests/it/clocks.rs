@@ -1,0 +1,101 @@
+//! Clocks that are set between runs. Within a run ours goes on whatever is done to the
+//! system's: see `clock.rs` of the engine.
+
+use springtide_engine::clock::Clock;
+use springtide_engine::origin::{Behaviour, Network, Origin};
+use springtide_store::{Moment, Role, SourceKind, State};
+
+use crate::run::{elements, quiet_site, settings};
+use crate::world::{BEGINNING, World};
+
+const HOUR: i64 = 3_600_000;
+const YEAR: i64 = 365 * 24 * HOUR;
+
+/// A world in which the clock is ahead by so many milliseconds.
+fn ahead_by(millis: i64) -> World {
+    World {
+        network: Network::new(Clock::starting_at(Moment(BEGINNING.0 + millis))),
+        seed: 1,
+    }
+}
+
+/// Requests for pages.
+fn n_pages_asked(origin: &Origin) -> usize {
+    let requests = origin.requests();
+    let is_page = |path: &str| path.ends_with(".html");
+    requests
+        .iter()
+        .filter(|request| is_page(&request.path))
+        .count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_clock_that_was_ahead_wrote_down_holds_up_nobody() {
+    for ahead in [600_000, YEAR] {
+        let folder = tempfile::tempdir().unwrap();
+        let world = ahead_by(ahead);
+        let origin = quiet_site(&world, 3);
+        let mut settings = settings(&[("docs", SourceKind::Sitemap, origin.url("/sitemap.xml"))]);
+        settings.budget.per_day = 86_400.0;
+        world.run_for(folder.path(), &settings, 60.0).await;
+        // And then the host fails.
+        origin.script_others(Behaviour::status(503));
+        world.run_for(folder.path(), &settings, 60.0).await;
+
+        let world = ahead_by(0);
+        let origin = quiet_site(&world, 3);
+        world.run_for(folder.path(), &settings, 600.0).await;
+        assert!(
+            n_pages_asked(&origin) > 100,
+            "{ahead}: {}",
+            n_pages_asked(&origin)
+        );
+        let elements = elements(folder.path());
+        let pages = elements
+            .iter()
+            .filter(|kept| kept.element.role == Role::Page);
+        for kept in pages {
+            assert_eq!(kept.state, State::Ok);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_robots_txt_that_cannot_be_had_keeps_us_out_whatever_the_clock_shows() {
+    for (before, after) in [(HOUR, 0), (YEAR, 0), (0, YEAR)] {
+        let folder = tempfile::tempdir().unwrap();
+        for ahead in [before, after] {
+            let world = ahead_by(ahead);
+            let origin = quiet_site(&world, 3);
+            origin.script("/robots.txt", Behaviour::status(500));
+            let page = ("page", SourceKind::Page, origin.url(&origin.site().path(0)));
+            world
+                .run_for(folder.path(), &settings(&[page]), 7200.0)
+                .await;
+            assert!(!origin.requests().is_empty());
+            assert_eq!(n_pages_asked(&origin), 0, "{before} {after}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_after_is_as_long_as_it_was_after_the_clock_was_set_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = ahead_by(YEAR);
+    let origin = quiet_site(&world, 1);
+    let page = ("page", SourceKind::Page, origin.url(&origin.site().path(0)));
+    let mut settings = settings(&[page]);
+    settings.budget.per_day = 86_400.0;
+    world.run_for(folder.path(), &settings, 10.0).await;
+    let n_before = n_pages_asked(&origin);
+    let path = origin.site().path(0);
+    origin.script(&path, Behaviour::retry_after(503, "3600"));
+    world.run_for(folder.path(), &settings, 10.0).await;
+    assert_eq!(n_pages_asked(&origin), n_before + 1);
+    let world = ahead_by(0);
+    let origin = quiet_site(&world, 1);
+    world.run_for(folder.path(), &settings, 3500.0).await;
+    assert_eq!(n_pages_asked(&origin), 0);
+    world.run_for(folder.path(), &settings, 300.0).await;
+    assert!(n_pages_asked(&origin) > 0);
+}
