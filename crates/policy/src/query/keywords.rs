@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
 use super::candidates::{Efficiency, Queries, Retrieval, intersection};
-use super::greedy::{Choice, Cover, Limits, Per, Rank, Tracker};
+use super::greedy::{Cover, CoverProblem, Limits, Per, Rank, Tracker};
 use super::rows::Rows;
 use super::server::Estimates;
 
@@ -38,7 +38,7 @@ pub fn cover_by_keywords(
     }
     let by_query = cover(Per::Query);
     let value = |(queries, cover): &(Queries, Cover)| {
-        Choice::new(queries, rows, retrieval, efficiency).value(cover)
+        CoverProblem::new(queries, rows, retrieval, efficiency).value(cover)
     };
     match value(&by_query) > value(&by_request) * (1.0 + 1e-9) {
         true => by_query,

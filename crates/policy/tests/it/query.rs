@@ -353,7 +353,7 @@ proptest! {
         let (few_queries, few) = choose(Limits { max_queries: Some(most), ..case.limits });
         cover.steps.truncate(usize::try_from(most).unwrap());
         let value = |queries: &Queries, cover: &Cover| {
-            Choice::new(queries, &rows, retrieval, efficiency).value(cover)
+            CoverProblem::new(queries, &rows, retrieval, efficiency).value(cover)
         };
         let (found, expected) = (value(&few_queries, &few), value(&queries, &cover));
         prop_assert!(few.steps.len() as u64 <= most);
