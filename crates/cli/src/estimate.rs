@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use jiff::Timestamp;
 use rayon::prelude::*;
 use serde::Serialize;
 use springtide_policy::estimate::{
@@ -39,7 +40,7 @@ pub(crate) fn run(args: &args::Estimate, talk: Talk, unfinished: &Unfinished) ->
     Ok(())
 }
 
-const COLUMNS: [Column; 5] = [
+const COLUMNS: [Column; 6] = [
     Column {
         name: "id",
         kind: Kind::Id,
@@ -52,13 +53,14 @@ const COLUMNS: [Column; 5] = [
             says: "the time since the poll before is above zero",
             hint: "drop the line: a poll at the same moment as another shows nothing",
         }),
-        required: true,
+        // Unless there is a timestamp.
+        required: false,
     },
     Column {
         name: "changed",
-        kind: Kind::Number(Condition {
+        kind: Kind::Flag(Condition {
             holds: |changed| changed == 0.0 || changed == 1.0,
-            says: "it is 0 or 1",
+            says: "it is 0 or 1, or false or true",
             hint: "give 1 if the poll found a change, else 0",
         }),
         required: true,
@@ -74,6 +76,11 @@ const COLUMNS: [Column; 5] = [
     },
     Column {
         name: "group",
+        kind: Kind::Text,
+        required: false,
+    },
+    Column {
+        name: "timestamp",
         kind: Kind::Text,
         required: false,
     },
@@ -97,7 +104,7 @@ impl History {
         let reading = talk.progress("reading", input.n_rows());
         input.read(&COLUMNS, &reading, |batch| rows.take(input, &batch))?;
         drop(reading);
-        if rows.polls.is_empty() {
+        if rows.ids.len() == 0 {
             return Err(Failure::input(format!("cannot read {}", input.name))
                 .cause("there are no rows")
                 .hint("give one row per poll"));
@@ -129,11 +136,10 @@ impl History {
             Method::Likelihood => each(&Likelihood),
             Method::LastModified => each(&LastModified),
             Method::Bayes => {
-                let priors = self.priors();
+                let bayes: Vec<Bayes> = self.priors().into_iter().map(Bayes::new).collect();
                 let estimate = |element: usize| {
                     progress.advance(1);
-                    let prior = priors[self.groups[element] as usize];
-                    Bayes::new(prior).estimate(self.of(element))
+                    bayes[self.groups[element] as usize].estimate(self.of(element))
                 };
                 let elements = (0..self.ids.len()).into_par_iter();
                 elements.map(estimate).collect()
@@ -144,16 +150,11 @@ impl History {
     /// A prior for each group, fitted to its elements; without groups, one for all.
     fn priors(&self) -> Vec<Prior> {
         let all: Vec<&[Observation]> = (0..self.ids.len()).map(|index| self.of(index)).collect();
-        let general = Prior::fitted(&all, None);
-        if self.n_groups <= 1 {
-            return vec![general];
-        }
         let mut members: Vec<Vec<&[Observation]>> = vec![Vec::new(); self.n_groups as usize];
         for (polls, group) in all.into_iter().zip(&self.groups) {
             members[*group as usize].push(polls);
         }
-        let fitted = |members: &Vec<_>| Prior::fitted(members, Some(general));
-        members.par_iter().map(fitted).collect()
+        Prior::by_group(&members)
     }
 }
 
@@ -164,18 +165,48 @@ struct Rows {
     ids: Texts,
     group_numbers: HashMap<String, u32>,
     groups: Vec<u32>,
+    /// The last poll of each element, where timestamps are given.
+    polled_at: Vec<Timestamp>,
     elements: Vec<u32>,
     polls: Vec<Observation>,
 }
 
 impl Rows {
     fn take(&mut self, input: &Input, batch: &Batch) -> Outcome<()> {
-        let (Some(ids), Some(elapsed), Some(changed)) =
-            (batch.texts(0), batch.numbers(1), batch.numbers(2))
-        else {
+        let (Some(ids), Some(changed)) = (batch.texts(0), batch.numbers(2)) else {
             return Ok(());
         };
+        if batch.numbers(1).is_none() && batch.texts(5).is_none() {
+            return Err(Failure::input(format!("cannot read {}", input.name))
+                .cause("there is no column elapsed_days, and no timestamp instead")
+                .hint("the first line must name id, elapsed_days (or timestamp), changed"));
+        }
         for (row, id) in ids.iter().enumerate() {
+            let failure = |cause: String| {
+                Failure::input(format!("cannot read {}", input.name))
+                    .cause(format!("{}: {cause}", batch.place(row)))
+            };
+            let element = self.element(id)?;
+            let group = batch.texts(4).map_or("", |groups| groups.get(row));
+            let group = self.group(group);
+            match self.groups.get(element as usize) {
+                None => self.groups.push(group),
+                Some(before) if *before == group => {}
+                Some(_) => {
+                    let id = shorten(id);
+                    return Err(failure(format!("id \"{id}\" was in another group before"))
+                        .hint("an element has one group"));
+                }
+            }
+            let elapsed = match (batch.numbers(1), batch.texts(5)) {
+                (Some(elapsed), _) => Some(elapsed[row]),
+                (None, Some(timestamps)) => self
+                    .since_poll_before(element, timestamps.get(row))
+                    .map_err(|(cause, hint)| failure(cause).hint(hint))?,
+                (None, None) => None,
+            };
+            // The first of an element's timestamps is where its first interval begins.
+            let Some(elapsed) = elapsed else { continue };
             let age = batch
                 .numbers(3)
                 .map(|ages| ages[row])
@@ -186,27 +217,41 @@ impl Rows {
             } else {
                 Seen::Unchanged
             };
-            let poll = Span::days(elapsed[row]).and_then(|span| Observation::new(span, outcome));
+            let poll = Span::days(elapsed).and_then(|span| Observation::new(span, outcome));
             self.polls.push(poll.expect("the reader has checked it"));
-            let element = self.element(id)?;
             self.elements.push(element);
-            let group = batch.texts(4).map_or("", |groups| groups.get(row));
-            let group = self.group(group);
-            match self.groups.get(element as usize) {
-                None => self.groups.push(group),
-                Some(before) if *before == group => {}
-                Some(_) => {
-                    let id = shorten(id);
-                    return Err(Failure::input(format!("cannot read {}", input.name))
-                        .cause(format!(
-                            "{}: id \"{id}\" was in another group before",
-                            batch.place(row)
-                        ))
-                        .hint("an element has one group"));
-                }
-            }
         }
         Ok(())
+    }
+
+    /// Days since the poll before, of which there is none at first; else what is wrong,
+    /// and what to do about it.
+    fn since_poll_before(
+        &mut self,
+        element: u32,
+        timestamp: &str,
+    ) -> Result<Option<f64>, (String, &'static str)> {
+        const SECONDS_PER_DAY: f64 = 86_400.0;
+        let shown = shorten(timestamp);
+        let at: Timestamp = timestamp.trim().parse().map_err(|_| {
+            (
+                format!("timestamp is \"{shown}\"; it is not a time by RFC 3339"),
+                "write it as 2026-05-01T12:00:00Z",
+            )
+        })?;
+        let Some(before) = self.polled_at.get_mut(element as usize) else {
+            self.polled_at.push(at);
+            return Ok(None);
+        };
+        let elapsed = at.duration_since(*before).as_secs_f64() / SECONDS_PER_DAY;
+        if elapsed <= 0.0 {
+            return Err((
+                format!("timestamp is \"{shown}\"; the poll before was not earlier"),
+                "sort the rows of each id by time, and drop polls at the same moment",
+            ));
+        }
+        *before = at;
+        Ok(Some(elapsed))
     }
 
     fn element(&mut self, id: &str) -> Outcome<u32> {
@@ -239,7 +284,7 @@ impl Rows {
             starts[index] += starts[index - 1];
         }
         let mut next = starts.clone();
-        let mut sorted = vec![self.polls[0]; self.polls.len()];
+        let mut sorted = self.polls.clone();
         for (element, poll) in self.elements.iter().zip(&self.polls) {
             let place = &mut next[*element as usize];
             sorted[*place] = *poll;

@@ -115,7 +115,7 @@ const THREE: [(f64, f64); 3] = [
 /// at whole numbers.
 ///
 /// Where nearly every poll finds a change, polls say no more than that rates are high.
-/// [`doubt`] widens the interval by what they leave open.
+/// What they leave open widens the interval.
 pub fn freshness_now<'a>(
     copies: impl IntoIterator<Item = &'a HeldCopy>,
 ) -> Option<PredictedFreshness> {

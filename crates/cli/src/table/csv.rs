@@ -221,7 +221,9 @@ impl Header {
             .map(|(column, place)| match (place, column.kind) {
                 (None, _) => Values::Absent,
                 (_, Kind::Id | Kind::Text) => Values::Text(Texts::default()),
-                (_, Kind::Number(_) | Kind::Optional(_)) => Values::Numbers(Vec::new()),
+                (_, Kind::Number(_) | Kind::Flag(_) | Kind::Optional(_)) => {
+                    Values::Numbers(Vec::new())
+                }
             })
             .collect();
         let mut reader = reader(&block.bytes);

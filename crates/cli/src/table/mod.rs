@@ -30,7 +30,9 @@ pub(crate) enum Kind {
     Text,
     /// A number that fulfils a condition; never empty.
     Number(Condition),
-    /// The same, or nothing.
+    /// The same, where `false` and `true` stand for 0 and 1.
+    Flag(Condition),
+    /// A number as for `Number`, or nothing.
     Optional(Condition),
 }
 
@@ -153,12 +155,13 @@ fn bad_cell(source: &str, place: &str, column: &Column, cell: &str) -> Failure {
         Kind::Id | Kind::Text => failure
             .cause(format!("{place}: {name} is empty"))
             .hint("every row needs one"),
-        Kind::Number(_) if cell.is_empty() => failure
+        Kind::Number(_) | Kind::Flag(_) if cell.is_empty() => failure
             .cause(format!("{place}: {name} is empty"))
             .hint("fill it in, or drop the line"),
-        Kind::Number(condition) | Kind::Optional(condition) => {
+        Kind::Number(condition) | Kind::Flag(condition) | Kind::Optional(condition) => {
             let cell = shorten(cell);
             let says = match cell.trim().parse::<f64>() {
+                Err(_) if matches!(column.kind, Kind::Flag(_)) => condition.says,
                 Err(_) => "it is not a number",
                 Ok(number) if !number.is_finite() => "it is not finite",
                 Ok(_) => condition.says,
@@ -175,7 +178,9 @@ fn number_in(kind: Kind, cell: &str) -> Option<f64> {
     let cell = cell.trim();
     match kind {
         Kind::Optional(_) if cell.is_empty() => Some(f64::NAN),
-        Kind::Number(condition) | Kind::Optional(condition) => {
+        Kind::Flag(_) if cell.eq_ignore_ascii_case("true") => Some(1.0),
+        Kind::Flag(_) if cell.eq_ignore_ascii_case("false") => Some(0.0),
+        Kind::Number(condition) | Kind::Flag(condition) | Kind::Optional(condition) => {
             let number: f64 = cell.parse().ok()?;
             (number.is_finite() && (condition.holds)(number)).then_some(number)
         }

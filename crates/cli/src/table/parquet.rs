@@ -115,7 +115,7 @@ fn values(source: &str, column: &Column, batch: &RecordBatch, first_row: u64) ->
                 _ => Ok(Values::Text(cells)),
             }
         }
-        Kind::Number(condition) | Kind::Optional(condition) => {
+        Kind::Number(condition) | Kind::Flag(condition) | Kind::Optional(condition) => {
             // A text column may hold numbers, as it does in CSV.
             if let Some(cells) = texts(array).filter(|_| !array.data_type().is_integer()) {
                 let number =
@@ -144,7 +144,7 @@ fn values(source: &str, column: &Column, batch: &RecordBatch, first_row: u64) ->
 fn wrong_type(source: &str, column: &Column, array: &dyn Array) -> Failure {
     let wanted = match column.kind {
         Kind::Id | Kind::Text => "text",
-        Kind::Number(_) | Kind::Optional(_) => "numbers",
+        Kind::Number(_) | Kind::Flag(_) | Kind::Optional(_) => "numbers",
     };
     cannot_read(source)
         .cause(format!(

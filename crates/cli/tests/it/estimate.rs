@@ -151,3 +151,68 @@ fn bad_polls_are_refused() {
         "line 3: id \"a\" was in another group before",
     );
 }
+
+#[test]
+fn true_and_false_stand_for_1_and_0() {
+    let numbers = "id,elapsed_days,changed\na,1,1\na,2,0\nb,1,0\n";
+    let words = "id,elapsed_days,changed\na,1,true\na,2,False\nb,1,false\n";
+    let [numbers, words] = [numbers, words].map(|polls| {
+        let place = Place::with("polls.csv", polls);
+        place.run("estimate --observations polls.csv").ok().stdout
+    });
+    assert_eq!(numbers, words);
+}
+
+#[test]
+fn timestamps_stand_for_elapsed_days() {
+    // The first poll of an element is where its first interval begins.
+    let timestamps = "timestamp,id,changed,changed_age_days
+2026-05-01T00:00:00Z,b,1,
+2026-05-01T12:00:00Z,a,0,
+2026-05-03T00:00:00Z,b,1,0.5
+2026-05-02T14:00:00+02:00,a,false,
+2026-05-05T00:00:00Z,b,0,
+2026-05-03T12:00:00.000Z,a,1,0.25
+2026-05-06T00:00:00Z,c,1,
+2026-05-07T00:00:00Z,b,1,
+";
+    for method in ["bayes", "likelihood"] {
+        let run = |polls: &str| {
+            let place = Place::with("polls.csv", polls);
+            let command = format!("estimate --observations polls.csv --method {method}");
+            place.run(&command).ok().stdout
+        };
+        let by_time = run(timestamps);
+        let rows = cells(&by_time);
+        assert_eq!(rows[2][..3], ["c", "0", "0"], "{method}");
+        // Without c, of which nothing is known, they are the polls of `POLLS`.
+        let without = timestamps.replace("2026-05-06T00:00:00Z,c,1,\n", "");
+        assert_eq!(run(&without), run(POLLS), "{method}");
+    }
+}
+
+#[test]
+fn bad_timestamps_are_refused() {
+    let refuse = |polls: &str, cause: &str| {
+        let place = Place::with("polls.csv", polls);
+        place
+            .run("estimate --observations polls.csv")
+            .failed(2, &["cannot read polls.csv", cause]);
+    };
+    refuse(
+        "id,changed\na,1\n",
+        "there is no column elapsed_days, and no timestamp instead",
+    );
+    refuse(
+        "id,timestamp,changed\na,yesterday,1\n",
+        "line 2: timestamp is \"yesterday\"; it is not a time by RFC 3339",
+    );
+    refuse(
+        "id,timestamp,changed\na,,1\n",
+        "line 2: timestamp is \"\"; it is not a time",
+    );
+    refuse(
+        "id,timestamp,changed\na,2026-05-02T00:00:00Z,1\nb,2026-05-01T00:00:00Z,0\na,2026-05-01T00:00:00Z,1\n",
+        "line 4: timestamp is \"2026-05-01T00:00:00Z\"; the poll before was not earlier",
+    );
+}

@@ -1,6 +1,10 @@
-use crate::parallel::*;
+use std::sync::Arc;
+
+#[cfg(test)]
 use statrs::function::gamma::digamma;
 
+use super::fit::populations;
+use super::population::Population;
 use super::posterior::{Before, Evidence, quiet_days};
 use super::{Estimator, RateEstimate, TAIL, n_changes};
 use crate::{Error, Gamma, Observation, Outcome, Span};
@@ -10,15 +14,19 @@ use crate::{Error, Gamma, Observation, Outcome, Span};
 /// The belief about a rate is a gamma distribution. A poll updates it in constant
 /// time and space, so that it can be kept for every element and learned as polls
 /// come in.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Bayes {
     prior: Prior,
     half_life: Option<f64>,
 }
 
-/// What is believed of an element's rate before it was polled.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Prior(Gamma);
+/// What is believed of an element's rate before it was polled: a gamma distribution
+/// and, where it was fitted, the population of rates that this is nearest to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prior {
+    gamma: Gamma,
+    population: Option<Arc<Population>>,
+}
 
 impl Bayes {
     /// An estimator that starts from this prior and forgets nothing.
@@ -47,7 +55,7 @@ impl Bayes {
 
     /// What is believed before the first poll.
     pub fn prior(&self) -> Gamma {
-        self.prior.0
+        self.prior.gamma
     }
 
     /// What is believed after one more poll.
@@ -69,7 +77,7 @@ impl Bayes {
         let days = observation.elapsed.0;
         let Gamma { mut shape, mut per } = belief;
         if let Some(half_life) = self.half_life {
-            let Gamma { shape: a0, per: b0 } = self.prior.0;
+            let Gamma { shape: a0, per: b0 } = self.prior.gamma;
             let kept = (-days / half_life).exp2();
             shape = a0 + (shape - a0) * kept;
             per = b0 + (per - b0) * kept;
@@ -80,7 +88,7 @@ impl Bayes {
     /// What is believed after these polls.
     pub fn belief(&self, observations: &[Observation]) -> Gamma {
         let update = |belief, poll| self.update(belief, poll);
-        observations.iter().fold(self.prior.0, update)
+        observations.iter().fold(self.prior.gamma, update)
     }
 }
 
@@ -118,6 +126,9 @@ pub(crate) fn updated(belief: Gamma, days: f64, outcome: Outcome) -> Gamma {
 }
 
 impl Estimator for Bayes {
+    /// The rate is the posterior's median: a mean would go by the highest rates that
+    /// polls leave possible, and where each found a change that is any.
+    ///
     /// Given all polls at once, and without forgetting, the posterior is integrated
     /// exactly, so that their order does not matter. It is close to what
     /// [`belief`](Bayes::belief) finds poll by poll, which may stray where many
@@ -126,12 +137,16 @@ impl Estimator for Bayes {
         let (per_day, (low_per_day, high_per_day)) = if self.half_life.is_some() {
             let belief = self.belief(observations);
             (
-                belief.mean(),
+                belief.quantile(0.5),
                 (belief.quantile(TAIL), belief.quantile(1.0 - TAIL)),
             )
         } else {
-            let after = Evidence::new(observations).after(Before::Belief(self.prior.0));
-            (after.mean, after.interval)
+            let before = match &self.prior.population {
+                Some(population) => Before::Population(population),
+                None => Before::Belief(self.prior.gamma),
+            };
+            let after = Evidence::new(observations).after(before);
+            (after.median, after.interval)
         };
         RateEstimate {
             n_polls: observations.len(),
@@ -143,113 +158,47 @@ impl Estimator for Bayes {
     }
 }
 
-/// A fit looks at no more elements than this: by then it is as good as it gets.
-const FITTED: usize = 4096;
-/// A group's own prior starts from the general one, as if that were so many
-/// elements of the group. With fewer than this the group hardly has a say, so
-/// that an element is not judged by a prior that is itself made over.
-const GENERAL_ELEMENTS: f64 = 10.0;
-/// The general prior starts from next to nothing in the same way.
-const VAGUE_ELEMENTS: f64 = 1.0;
-/// Rounds of belief and fit. The evidence depends on the prior only a little.
-const N_ROUNDS: usize = 4;
-/// A prior is worth no more changes than this, however alike the elements seem. It
-/// costs little where they are, since their own polls soon count for more; and where
-/// one of them is not, or all of them only seem to be, its interval still holds.
-const MOST_CHANGES: f64 = 2.0;
-const N_STEPS: usize = 60;
-
 impl Prior {
     /// This prior.
     pub fn fixed(prior: Gamma) -> Self {
-        Self(prior)
+        Self {
+            gamma: prior,
+            population: None,
+        }
     }
 
-    /// The prior that fits the elements of a group, given those polls of each; with
-    /// few elements, or none, it leans on the general prior.
+    /// The prior that fits some elements, given those polls of each. It is meant for
+    /// these elements: see [`by_group`](Self::by_group).
+    pub fn fitted<E: AsRef<[Observation]>>(elements: &[E]) -> Self {
+        let mut priors = Self::by_group(&[elements]);
+        priors.remove(0)
+    }
+
+    /// A prior for the elements of each group, given those polls of each element.
     ///
-    /// Without a general prior it leans, much less, on a vague one. This is the
-    /// gamma distribution under which what all polls showed is most likely
-    /// (empirical Bayes), found by expectation and maximisation.
-    pub fn fitted(elements: &[&[Observation]], general: Option<Self>) -> Self {
-        let stride = elements.len().div_ceil(FITTED).max(1);
-        let elements: Vec<_> = elements.iter().step_by(stride).copied().collect();
-        let (lean, n_lean) = match general {
-            Some(general) => (general.0, GENERAL_ELEMENTS),
-            None => (vague(&elements), VAGUE_ELEMENTS),
+    /// The logarithms of rates in a group have one peak, of any middle, spread and skew:
+    /// gamma, lognormal and Pareto's distribution of rates are such, or nearly. Every
+    /// peak counts as much as it makes the polls of the group likely, and as it is usual
+    /// among groups, which is fitted too. So a group with few elements leans on the
+    /// others, and an interval holds what is not known of the group as well.
+    pub fn by_group<G: AsRef<[E]>, E: AsRef<[Observation]>>(groups: &[G]) -> Vec<Self> {
+        let evidence = |group: &G| {
+            let elements = group.as_ref().iter();
+            let evidence = elements.map(|polls| Evidence::new(polls.as_ref()));
+            evidence.collect()
         };
-        let evidence: Vec<_> = elements.iter().map(|polls| Evidence::new(polls)).collect();
-        let mut prior = lean;
-        for _ in 0..N_ROUNDS {
-            // What the polls of an element are worth, in changes and days: the gamma
-            // distribution with the posterior's mean and variance, less the prior.
-            let worth: Vec<(f64, f64)> = evidence
-                .par_iter()
-                .map(|evidence| {
-                    let after = evidence.after(Before::Belief(prior));
-                    let per = after.mean / after.variance;
-                    (after.mean * per - prior.shape, per - prior.per)
-                })
-                .collect();
-            prior = fit(prior, &worth, lean, n_lean);
-        }
-        Self(prior)
-    }
-}
-
-/// Half a change, at the mean rate of all polls together.
-fn vague(elements: &[&[Observation]]) -> Gamma {
-    let all = elements.iter().flat_map(|polls| polls.iter());
-    let (changes, days) = all.fold((0.5, 0.0), |(changes, days), poll| {
-        (
-            changes + f64::from(u8::from(poll.is_change())),
-            days + poll.elapsed.0,
-        )
-    });
-    let rate = if days > 0.0 { changes / days } else { 1.0 };
-    Gamma {
-        shape: 0.5,
-        per: 0.5 / rate,
-    }
-}
-
-/// The gamma distribution of rates under which so many changes in so many days for
-/// each element are most likely, together with `n_lean` elements of the
-/// distribution `lean`.
-fn fit(start: Gamma, worth: &[(f64, f64)], lean: Gamma, n_lean: f64) -> Gamma {
-    let log_mean = |gamma: Gamma| digamma(gamma.shape) - gamma.per.ln();
-    let total = worth.len() as f64 + n_lean;
-    let mut prior = start;
-    for _ in 0..N_STEPS {
-        let mut mean = n_lean * lean.mean();
-        let mut mean_log = n_lean * log_mean(lean);
-        for &(changes, days) in worth {
-            let belief = Gamma {
-                shape: (prior.shape + changes).max(f64::MIN_POSITIVE),
-                per: (prior.per + days).max(f64::MIN_POSITIVE),
-            };
-            mean += belief.mean();
-            mean_log += log_mean(belief);
-        }
-        let (mean, mean_log) = (mean / total, mean_log / total);
-        let shape = shape_for(mean.ln() - mean_log).min(MOST_CHANGES);
-        let next = Gamma {
-            shape,
-            per: shape / mean,
+        let groups: Vec<Vec<Evidence>> = groups.iter().map(evidence).collect();
+        let prior = |population: Population| Self {
+            gamma: population.gamma(),
+            population: Some(Arc::new(population)),
         };
-        let done = (next.shape / prior.shape - 1.0).abs() < 1e-4
-            && (next.mean() / prior.mean() - 1.0).abs() < 1e-4;
-        prior = next;
-        if done {
-            break;
-        }
+        populations(&groups).into_iter().map(prior).collect()
     }
-    prior
 }
 
 /// The shape a of the gamma distribution whose mean's logarithm passes its mean
 /// logarithm by `gap`: ln a − ψ(a) = gap.
-fn shape_for(gap: f64) -> f64 {
+pub(super) fn shape_for(gap: f64) -> f64 {
     let gap = gap.max(1e-9);
     // Minka's start, and Newton's steps on 1/a.
     let mut shape = (3.0 - gap + ((gap - 3.0) * (gap - 3.0) + 24.0 * gap).sqrt()) / (12.0 * gap);
@@ -264,6 +213,12 @@ fn shape_for(gap: f64) -> f64 {
         }
     }
     shape
+}
+
+/// ψ′(a), the variance of the logarithm of a gamma distribution of this shape.
+pub(super) fn trigamma(a: f64) -> f64 {
+    let (_, slope) = log_gap(a);
+    1.0 / a - slope
 }
 
 /// ln a − ψ(a) and its derivative.
@@ -383,7 +338,7 @@ mod tests {
             age: Some(Span::ZERO),
         };
         let polls = [Observation::new(Span(1.0), now).unwrap(); 2];
-        let estimate = Bayes::new(Prior::fitted(&[&polls], None)).estimate(&polls);
+        let estimate = Bayes::new(Prior::fitted(&[&polls])).estimate(&polls);
         assert!(estimate.high_per_day.is_finite(), "{estimate:?}");
     }
 
@@ -411,22 +366,48 @@ mod tests {
             })
             .collect();
         let polls: Vec<_> = elements.iter().map(Vec::as_slice).collect();
-        let Prior(prior) = Prior::fitted(&polls, None);
+        let Prior { gamma: prior, .. } = Prior::fitted(&polls);
         assert!((prior.mean() / 0.4 - 1.0).abs() < 0.05, "{prior:?}");
         assert!((prior.shape / 0.8 - 1.0).abs() < 0.15, "{prior:?}");
     }
 
     #[test]
-    fn a_small_group_leans_on_the_general_prior() {
-        let general = Prior::fixed(Gamma::new(0.5, 5.0).unwrap());
-        let Prior(none) = Prior::fitted(&[], Some(general));
-        assert!((none.mean() / 0.1 - 1.0).abs() < 1e-3, "{none:?}");
-        let quiet = vec![poll(1.0, false); 200];
-        let Prior(one) = Prior::fitted(&[&quiet], Some(general));
-        assert!(one.mean() > 0.08, "{one:?}");
-        let many = vec![quiet.as_slice(); 1000];
-        let Prior(many) = Prior::fitted(&many, Some(general));
-        assert!(many.mean() < 0.005, "{many:?}");
+    fn a_small_group_leans_on_the_others() {
+        let mut rng = Pcg64::seed_from_u64(9);
+        let mut group = |n: usize, rate: f64| -> Vec<Vec<Observation>> {
+            let mut polls = || {
+                let mut poll = || poll(1.0, rng.random::<f64>() < -(-rate).exp_m1());
+                (0..20).map(|_| poll()).collect()
+            };
+            (0..n).map(|_| polls()).collect()
+        };
+        let mut groups: Vec<_> = (0..8).map(|_| group(50, 0.2)).collect();
+        groups.extend([group(1, 4.0), group(50, 4.0), Vec::new()]);
+        let priors = Prior::by_group(&groups);
+        let [busy_few, busy, none] = [8, 9, 10].map(|group: usize| priors[group].gamma.mean());
+        assert!((priors[0].gamma.mean() / 0.2 - 1.0).abs() < 0.2);
+        assert!((busy / 4.0 - 1.0).abs() < 0.4, "{busy}");
+        assert!(
+            busy_few < 0.6 * busy && busy_few < 2.0 * none,
+            "{busy_few} {none}"
+        );
+    }
+
+    #[test]
+    fn one_that_is_unlike_all_others_shows_it() {
+        let mut groups = vec![vec![poll(1.0, false); 100]; 300];
+        for (index, polls) in groups.iter_mut().enumerate() {
+            for at in 0..5 {
+                polls[(index + 20 * at) % 100] = poll(1.0, true);
+            }
+        }
+        let unlike: Vec<_> = (0..100).map(|day| poll(1.0, day % 3 != 0)).collect();
+        groups.push(unlike.clone());
+        let estimate = Bayes::new(Prior::fitted(&groups)).estimate(&unlike);
+        assert!(
+            (0.9..1.3).contains(&estimate.per_day) && estimate.low_per_day > 0.7,
+            "{estimate:?}"
+        );
     }
 
     #[test]

@@ -17,10 +17,14 @@
 
 mod bayes;
 mod bias_reduced;
+mod fit;
 mod last_modified;
 mod likelihood;
 mod naive;
+mod peak;
+mod population;
 mod posterior;
+mod search;
 mod trust;
 
 pub(crate) use bayes::updated;
@@ -194,7 +198,7 @@ mod tests {
         ] {
             let world = world(n, median, sigma, with_age);
             let histories: Vec<_> = world.iter().map(|(_, polls)| polls.as_slice()).collect();
-            let prior = Prior::fitted(&histories, None);
+            let prior = Prior::fitted(&histories);
             let mut estimators = all();
             estimators.pop();
             estimators.push(("bayes", Box::new(Bayes::new(prior))));
