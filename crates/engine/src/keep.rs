@@ -48,7 +48,7 @@ pub(crate) enum Sight<'a> {
     NotModified,
     Here(&'a Sighting),
     NotThere,
-    KeptOut(Permit),
+    KeptOut(Permit, Option<&'a FetchFailure>),
     Failed(&'a FetchFailure),
 }
 
@@ -72,7 +72,7 @@ impl Done {
                     Own::NotThere => Sight::NotThere,
                     Own::NotModified | Own::Unsaid => Sight::NotModified,
                 },
-                Ok(Found::KeptOut(permit)) => Sight::KeptOut(*permit),
+                Ok(Found::KeptOut(permit, silence)) => Sight::KeptOut(*permit, silence.as_ref()),
                 Err(failure) => Sight::Failed(failure),
             },
             url: Some(&self.job.url),
@@ -122,6 +122,22 @@ pub(crate) enum Next {
     Out,
 }
 
+/// Why nothing was asked.
+pub(crate) fn kept_out(permit: Permit, silence: Option<&FetchFailure>, at: Moment) -> Failure {
+    let (kind, message) = match (permit, silence) {
+        (Permit::Unreachable, Some(silence)) => (silence.kind, silence.message.clone()),
+        (Permit::Unreachable, None) => (
+            FailureKind::Robots,
+            "the site's robots.txt could not be fetched, so nobody knows what it allows".to_owned(),
+        ),
+        _ => (
+            FailureKind::Robots,
+            "the site's robots.txt asks us to keep away".to_owned(),
+        ),
+    };
+    Failure { kind, message, at }
+}
+
 /// What is known after a poll, of what was known before and what it found.
 ///
 /// `belief` is what is believed of the element's rate, and `trusts_dates` whether the
@@ -152,7 +168,7 @@ pub(crate) fn conclude(seen: &Seen<'_>, belief: Option<Gamma>, trusts_dates: boo
     kept.history.n_polls = kept.history.n_polls.saturating_add(1);
     kept.history.polled_at = Some(at);
     match seen.sight {
-        Sight::KeptOut(permit) => {
+        Sight::KeptOut(permit, silence) => {
             // Nothing was asked, so it was no poll.
             kept.history = before.history;
             kept.state = match (before.state, permit) {
@@ -161,17 +177,7 @@ pub(crate) fn conclude(seen: &Seen<'_>, belief: Option<Gamma>, trusts_dates: boo
                 // Nobody has kept us out: its host could not be asked.
                 _ => State::Failing,
             };
-            kept.failure = Some(Failure {
-                kind: FailureKind::Robots,
-                message: match permit {
-                    Permit::Unreachable => {
-                        "the site's robots.txt could not be fetched, so nobody knows what it allows"
-                    }
-                    _ => "the site's robots.txt asks us to keep away",
-                }
-                .to_owned(),
-                at,
-            });
+            kept.failure = Some(kept_out(permit, silence, at));
             Conclusion {
                 kept,
                 poll: None,

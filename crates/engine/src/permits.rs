@@ -8,7 +8,7 @@ use springtide_store::{Host, Moment, Robots, RobotsAnswer};
 use url::Url;
 
 use crate::clock;
-use crate::fetch::{self, RobotsRules, robots};
+use crate::fetch::{self, FetchFailure, RobotsRules, robots};
 
 /// Whether a request may be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +48,8 @@ struct Origin<W> {
     /// When it was last asked for, whatever came of it.
     tried_at: Option<Moment>,
     is_asking: bool,
+    /// Why it did not come the last time, if nobody answered.
+    silence: Option<FetchFailure>,
     /// Those who wait to hear what it says.
     waiting: Vec<W>,
 }
@@ -113,6 +115,17 @@ impl<W> Permits<W> {
             Some((robots, _)) if robots.answer != RobotsAnswer::Unreachable => Permit::Disallowed,
             _ => Permit::Unreachable,
         }
+    }
+
+    /// Why the robots.txt of an address did not come the last time, if nobody answered.
+    pub(crate) fn silence(&self, group: GroupId, url: &Url) -> Option<FetchFailure> {
+        let origin = self.origins.get(&(group, fetch::origin(url)))?;
+        origin.silence.clone()
+    }
+
+    /// Nobody answered when a robots.txt was asked for, or someone did.
+    pub(crate) fn set_silence(&mut self, group: GroupId, url: &Url, silence: Option<FetchFailure>) {
+        self.origin(group, &fetch::origin(url)).silence = silence;
     }
 
     /// Someone waits to hear what the robots.txt of an address says.
@@ -189,6 +202,7 @@ impl<W> Permits<W> {
                 known: None,
                 tried_at: None,
                 is_asking: false,
+                silence: None,
                 waiting: Vec::new(),
             })
     }

@@ -53,7 +53,7 @@ pub(crate) enum Message {
     /// It is over.
     Done(Box<Done>),
     /// A robots.txt was fetched.
-    Robots(GroupId, Url, Robots),
+    Robots(GroupId, Url, Robots, Option<FetchFailure>),
     /// The queries of a search source have been made up; or could not be, and why.
     Prepared(SourceId, Result<Box<Prepared>, springtide_policy::Error>),
     /// We cannot go on.
@@ -87,7 +87,8 @@ pub(crate) enum Found {
     /// An answer, and what it says.
     Read(Box<Reading>),
     /// We may not ask; or nobody knows whether we may.
-    KeptOut(Permit),
+    /// If its host was silent, why.
+    KeptOut(Permit, Option<FetchFailure>),
 }
 
 /// What polls share.
@@ -125,13 +126,18 @@ pub(crate) async fn poll(job: Job, context: PollContext) {
 }
 
 /// Tells the loop that a poll came to nothing before it began.
-pub(crate) fn keep_out(job: Job, permit: Permit, now: Moment) -> Done {
+pub(crate) fn keep_out(
+    job: Job,
+    permit: Permit,
+    silence: Option<FetchFailure>,
+    now: Moment,
+) -> Done {
     Done {
         job,
         at: now,
         status: None,
         way: Way::default(),
-        found: Ok(Found::KeptOut(permit)),
+        found: Ok(Found::KeptOut(permit, silence)),
     }
 }
 
@@ -229,7 +235,7 @@ async fn follow(job: &Job, context: &PollContext, trip: &mut Trip) -> Result<Fou
                     "redirected to a host that is to be left alone for now",
                 ));
             }
-            Ok((refusal, _)) => return Ok(Found::KeptOut(refusal)),
+            Ok((refusal, _)) => return Ok(Found::KeptOut(refusal, None)),
         }
         trip.way.sent_to = is_permanent.then(|| next.clone());
         url = next;
@@ -311,6 +317,7 @@ pub(crate) async fn fetch_robots(
     let mut at = url.clone();
     let mut host = group;
     let mut n_redirects = 0;
+    let mut silence;
     let answer = loop {
         let ask = Ask {
             overflow: Overflow::Cut,
@@ -318,6 +325,7 @@ pub(crate) async fn fetch_robots(
         };
         let hop = context.client.hop(&ask).await;
         let step = robots::read(&at, &hop, n_redirects);
+        silence = hop.as_ref().err().cloned();
         // A host whose robots.txt cannot be had is in trouble, unless it says for how
         // long it is.
         let is_unreachable = step == robots::Step::Done(RobotsAnswer::Unreachable);
@@ -345,5 +353,5 @@ pub(crate) async fn fetch_robots(
     };
     let now = context.clock.now();
     let kept = robots::keep(previous.as_ref(), &origin, answer, now);
-    context.tell(Message::Robots(group, url, kept));
+    context.tell(Message::Robots(group, url, kept, silence));
 }

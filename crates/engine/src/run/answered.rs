@@ -13,8 +13,7 @@ use super::Engine;
 use super::conclude::SharedAnswer;
 use super::search::search_id;
 use crate::event::Event;
-use crate::keep::Sight;
-use crate::permits::Permit;
+use crate::keep::{Sight, kept_out};
 use crate::poll::{Done, Found, Job};
 use crate::register::search_group;
 use crate::search::AskedPage;
@@ -33,7 +32,7 @@ impl Engine {
         match seen.sight {
             Sight::Here(_) | Sight::NotThere => self.answered(source, now.max(at)),
             Sight::NotModified => {}
-            Sight::KeptOut(_) => {
+            Sight::KeptOut(..) => {
                 if let Some(decisions) = self.decisions(source) {
                     decisions.hold(id, ROBOTS_HOLD, clock::time(now));
                 }
@@ -133,13 +132,13 @@ impl Engine {
                 let message = format!("the query {:?}: {}", page.text, failure.message);
                 Some(self.refused(&done.job, failure.kind, (message, done.at), now))
             }
-            Ok(Found::KeptOut(permit)) => {
+            Ok(Found::KeptOut(permit, silence)) => {
                 // It was not asked. Nor is it before it may say otherwise.
                 let pause = Span::days(ROBOTS_HOLD.as_days() / 24.0)?;
                 if let Some(decisions) = self.decisions(source) {
                     decisions.leave_alone(pause, clock::time(now));
                 }
-                let failure = kept_out(*permit, done.at);
+                let failure = kept_out(*permit, silence.as_ref(), done.at);
                 self.set_source_error(source, Some(failure.clone()));
                 Some(failure)
             }
@@ -149,7 +148,7 @@ impl Engine {
         {
             decisions.page_failed(&page.request);
         }
-        if !matches!(done.found, Ok(Found::KeptOut(_))) {
+        if !matches!(done.found, Ok(Found::KeptOut(..))) {
             self.progress.n_polls += 1;
             self.keep_request(&done, failure.as_ref())?;
         }
@@ -390,19 +389,5 @@ impl PageSeen<'_> {
             ));
         }
         (!notes.is_empty()).then(|| notes.join("; "))
-    }
-}
-
-fn kept_out(permit: Permit, at: Moment) -> Failure {
-    let message = match permit {
-        Permit::Unreachable => {
-            "the site's robots.txt could not be fetched, so nobody knows what it allows"
-        }
-        _ => "the site's robots.txt asks us to keep away from its search",
-    };
-    Failure {
-        kind: FailureKind::Robots,
-        message: message.to_owned(),
-        at,
     }
 }

@@ -121,7 +121,8 @@ impl Engine {
                 // Nothing is asked, so it costs nothing.
                 self.agenda.give_back(&poll, at);
                 let job = self.job(kept, address, &poll, now);
-                self.conclude(poll::keep_out(job, permit, now), now)?;
+                let silence = self.permits.silence(job.host, &job.url);
+                self.conclude(poll::keep_out(job, permit, silence, now), now)?;
             }
             Word::Coming => {
                 self.agenda.give_back(&poll, at);
@@ -196,11 +197,12 @@ impl Engine {
         &mut self,
         group: GroupId,
         url: &Url,
-        robots: Robots,
+        (robots, silence): (Robots, Option<FetchFailure>),
         now: Moment,
     ) -> Result<(), Error> {
         let at = clock::time(now);
         self.progress.n_robots = self.progress.n_robots.saturating_sub(1);
+        self.permits.set_silence(group, url, silence);
         let waiting = self.permits.set(group, robots, now);
         let crawl_delay = self.permits.crawl_delay(group);
         let gate = self.agenda.gate_mut();
@@ -232,7 +234,8 @@ impl Engine {
             let permit = self.permits.known(host, &address.url);
             if permit != Permit::Go {
                 let job = self.job(kept, address, &poll, now);
-                return self.conclude(poll::keep_out(job, permit, now), now);
+                let silence = self.permits.silence(host, &job.url);
+                return self.conclude(poll::keep_out(job, permit, silence, now), now);
             }
         }
         self.agenda.wait(poll, at);
@@ -281,7 +284,7 @@ impl Engine {
                 let origin = fetch::origin(&url);
                 let answer = springtide_store::RobotsAnswer::Unreachable;
                 let kept = robots::keep(previous.as_ref(), &origin, answer, now);
-                self.hear_robots(group, &robots::url_of(&url), kept, now)?;
+                self.hear_robots(group, &robots::url_of(&url), (kept, None), now)?;
             }
             Some(Waiter::Search(job)) => self.come_back_later(&job, at),
             Some(Waiter::Poll(_)) | None => {}

@@ -407,7 +407,9 @@ impl Engine {
             Message::Ended(group, verdict) => {
                 self.agenda.ended(group, verdict, at, &mut self.rng);
             }
-            Message::Robots(group, url, robots) => self.hear_robots(group, &url, robots, now)?,
+            Message::Robots(group, url, robots, silence) => {
+                self.hear_robots(group, &url, (robots, silence), now)?;
+            }
             Message::Done(done) => self.conclude(*done, now)?,
             Message::Prepared(source, prepared) => self.install(source, prepared)?,
             Message::Broken(error) => return Err(error.into()),

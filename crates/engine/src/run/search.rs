@@ -186,7 +186,8 @@ impl Engine {
             }
             Word::Known(permit) => {
                 self.agenda.give_back_search(&poll, at);
-                self.conclude(poll::keep_out(job, permit, now), now)?;
+                let silence = self.permits.silence(job.host, &job.url);
+                self.conclude(poll::keep_out(job, permit, silence, now), now)?;
             }
             Word::Coming => self.agenda.give_back_search(&poll, at),
             Word::Unknown if host == poll.group => {
