@@ -144,10 +144,10 @@ fn a_refusal_is_an_error_of_its_source_until_it_is_over() {
 fn rows_follow_their_file() {
     let server = shop(1e6);
     let place = place(&server, 30, "quota = \"50/s\"");
-    place.run("run --for 2s").ok();
+    place.run("run --once").ok();
     let rows = |n: std::ops::Range<usize>| server.catalogue().csv(n, SystemTime::now());
     std::fs::write(place.path("rows.csv"), rows(10..35)).unwrap();
-    place.run("run --for 2s").ok();
+    place.run("run --once").ok();
     let elements = lines(&place.run("ls --elements --json").ok());
     let in_state = |state: &str| {
         let with = elements.iter().filter(|element| element["state"] == state);
@@ -230,7 +230,7 @@ fn secrets_are_needed_to_ask_and_shown_nowhere() {
     assert_eq!(server.n_requests(), 0);
     place.run("status").ok();
     place.run("ls").ok();
-    let mut command = place.command("run -v --for 2s");
+    let mut command = place.command("run -v --once");
     // As a shell or a file leaves it.
     command.env("SHOP_KEY_OF_THE_TEST", "hush-hush\r\n");
     let output = command.output().unwrap();
