@@ -30,7 +30,9 @@ impl Engine {
             self.agenda.search_over(&search.poll.request);
         }
         match seen.sight {
-            Sight::Here(_) | Sight::NotThere => self.answered(source, now.max(at)),
+            Sight::Here(_) | Sight::NotThere => {
+                self.answered(source, done.job.begun_at, now.max(at));
+            }
             Sight::NotModified => {}
             Sight::KeptOut(..) => {
                 if let Some(decisions) = self.decisions(source) {
@@ -67,14 +69,18 @@ impl Engine {
     }
 
     /// A request was answered as it should be.
-    fn answered(&mut self, source: SourceId, now: Moment) {
-        if let Some(decisions) = self.decisions(source) {
-            decisions.answered(clock::time(now));
-        }
+    fn answered(&mut self, source: SourceId, begun_at: Moment, now: Moment) {
         let before = self
             .ledger
             .source(source)
-            .and_then(|known| known.error.as_ref());
+            .and_then(|known| known.error.clone());
+        // Whoever was asked before a refusal, and answers after it, does not take it back.
+        if before.as_ref().is_some_and(|error| error.at >= begun_at) {
+            return;
+        }
+        if let Some(decisions) = self.decisions(source) {
+            decisions.answered(clock::time(now));
+        }
         // What is wrong with its rows' file is another matter.
         if before.is_some_and(|error| error.kind != FailureKind::Rows) {
             self.set_source_error(source, None);
@@ -125,7 +131,7 @@ impl Engine {
         }
         let failure = match &done.found {
             Ok(Found::Read(_)) => {
-                self.answered(source, now.max(done.at));
+                self.answered(source, done.job.begun_at, now.max(done.at));
                 None
             }
             Err(failure) => {

@@ -20,7 +20,7 @@ pub(super) fn populations(groups: &[Vec<Evidence>]) -> Vec<Population> {
     let Some(grid) = Grid::over(&all) else {
         return vec![Population::new(&[(ANYTHING, 1.0)], (-10.0, 10.0)); groups.len()];
     };
-    let general = Search::new(grid, &all, MOST_ELEMENTS);
+    let general = Search::new(grid, &all, MOST_ELEMENTS).with_information(&all);
     let points = general.everywhere(general.others());
     if groups.len() == 1 {
         return vec![general.population(&points, &Usual::UNKNOWN)];
@@ -38,24 +38,31 @@ pub(super) fn populations(groups: &[Vec<Evidence>]) -> Vec<Population> {
     for _ in 0..N_ROUNDS {
         // Points are laid anew each time: they lie as far apart as groups are thought
         // to differ, and would be too far apart for groups that differ less.
-        let points = some.par_iter().map(|search| search.around(&usual, 1.0));
+        let lattice = Lattice::new(&grid, &usual);
+        let points = some
+            .par_iter()
+            .map(|search| search.around(&lattice, &usual, 1.0));
         usual = usual.fitted(&points.collect::<Vec<_>>());
     }
+    let lattice = Lattice::new(&grid, &usual);
     groups
         .par_iter()
         .map(|group| {
-            let search = search(group, MOST_ELEMENTS);
-            search.population(&search.around(&usual, search.others()), &usual)
+            let search = search(group, MOST_ELEMENTS_OF_GROUP);
+            let points = search.around(&lattice, &usual, search.others());
+            search.population(&points, &usual)
         })
         .collect()
 }
 
 /// A fit looks at no more elements than this: by then it is as good as it gets.
 const MOST_ELEMENTS: usize = 4096;
+/// The same for a group among others.
+const MOST_ELEMENTS_OF_GROUP: usize = 512;
 /// How groups differ is learned from no more of them than this, and from no more
 /// elements of each.
-const MOST_GROUPS: usize = 64;
-const MOST_ELEMENTS_OF_SOME: usize = 256;
+const MOST_GROUPS: usize = 48;
+const MOST_ELEMENTS_OF_SOME: usize = 128;
 /// Rounds of points for groups and of how groups differ.
 const N_ROUNDS: usize = 8;
 /// Without any poll: a change a day, give or take.
@@ -90,8 +97,10 @@ struct Grid {
     n: usize,
 }
 
-/// The step of ln λ, and the fewest and the most of them.
-const STEP: f64 = 0.1;
+/// The narrowest and the widest step of ln λ; in standard errors of an element's own; and
+/// the fewest and the most steps.
+const STEPS: (f64, f64) = (0.05, 0.2);
+const STEP_IN_ERRORS: f64 = 0.35;
 const N_STEPS: (f64, f64) = (16.0, 320.0);
 
 impl Grid {
@@ -99,7 +108,12 @@ impl Grid {
     fn over(elements: &[&Evidence]) -> Option<Self> {
         let extents = elements.iter().filter_map(|element| element.range());
         let (left, right) = extents.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
-        let n_steps = ((right - left) / STEP).ceil().clamp(N_STEPS.0, N_STEPS.1);
+        // A poll tells at most so much of ln λ: where 1.59 changes are to be expected.
+        const MOST_INFORMATION: f64 = 0.648;
+        let most_polls = elements.iter().map(|element| element.n_polls());
+        let information = MOST_INFORMATION * most_polls.fold(1.0, f64::max);
+        let step = (STEP_IN_ERRORS / information.sqrt()).clamp(STEPS.0, STEPS.1);
+        let n_steps = ((right - left) / step).ceil().clamp(N_STEPS.0, N_STEPS.1);
         Some(Self {
             left,
             step: (right - left) / n_steps,
@@ -209,7 +223,8 @@ struct Search {
     grid: Grid,
     rows: Vec<Row>,
     n_elements: f64,
-    /// What the polls of an element tell of its ln λ, on the mean, in each cell.
+    /// What the polls of an element tell of its ln λ, on the mean, in each cell; empty
+    /// where it does not matter.
     information: Vec<f64>,
 }
 
@@ -225,7 +240,7 @@ const NARROW: f64 = 0.3;
 const APART_IN_SPREADS: f64 = 0.5;
 const APART: f64 = 0.2;
 /// Beside the likeliest point one with less weight than this does not count.
-const NEGLIGIBLE: f64 = 1e-5;
+const NEGLIGIBLE: f64 = 1e-3;
 /// Steps of skew, ln(spread) and middle at first, on the way to the likeliest point.
 const STRIDES: Vector = [0.5, 0.3, 0.3];
 /// Points that must count for the sum over them to be good: of points that were laid
@@ -254,16 +269,25 @@ impl Search {
             .par_iter()
             .map(|(element, n)| Row::new(&grid, element, *n))
             .collect();
-        let few = &some[..some.len().min(LOOK)];
-        let information = |cell: usize| {
-            let of = |&index: &usize| elements[index].information(grid.at(cell));
-            few.iter().map(of).sum::<f64>() / few.len().max(1) as f64
-        };
         Self {
             grid,
             rows,
             n_elements: some.len() as f64,
-            information: (0..grid.n).map(information).collect(),
+            information: Vec::new(),
+        }
+    }
+
+    /// The same with what polls tell, which only matters where the middle may be anywhere.
+    fn with_information(self, elements: &[&Evidence]) -> Self {
+        let few = spread_out(elements.len(), LOOK);
+        let information = |cell: usize| {
+            let theta = self.grid.at(cell);
+            let of = |&index: &usize| elements[index].information(theta);
+            few.iter().map(of).sum::<f64>() / few.len().max(1) as f64
+        };
+        Self {
+            information: (0..self.grid.n).map(information).collect(),
+            ..self
         }
     }
 
@@ -271,7 +295,7 @@ impl Search {
     /// to this power.
     fn everywhere(&self, power: f64) -> Vec<Point> {
         let usual = &Usual::UNKNOWN;
-        let points = self.first_look().tried(&self.peaks_everywhere());
+        let points = self.few(LOOK).tried(&self.peaks_everywhere());
         if self.rows.len() <= LOOK {
             return self.closer(points, usual, power);
         }
@@ -288,19 +312,21 @@ impl Search {
     }
 
     /// Tries peaks that are usual, then more of those that are likely.
-    fn around(&self, usual: &Usual, power: f64) -> Vec<Point> {
-        let mut covariance = [[0.0; 3]; 3];
-        for (side, (_, deviation)) in usual.0.iter().enumerate() {
-            covariance[side][side] = deviation * deviation;
+    fn around(&self, lattice: &Lattice, usual: &Usual, power: f64) -> Vec<Point> {
+        // Among many rows hardly any of these peaks counts, and a few rows tell which.
+        let few = (self.rows.len() > LOOK).then(|| self.few(LOOK));
+        let points = few.as_ref().unwrap_or(self).tried_lattice(lattice);
+        if few.is_some() {
+            self.around_the_top(&points, usual, power)
+        } else {
+            self.closer(points, usual, power)
         }
-        let middle = usual.0.map(|(mean, _)| mean);
-        self.closer(self.tried_around(middle, &covariance), usual, power)
     }
 
-    /// The same with few rows.
-    fn first_look(&self) -> Self {
+    /// The same with so many rows at most.
+    fn few(&self, n_rows: usize) -> Self {
         Self {
-            rows: self.rows.iter().take(LOOK).cloned().collect(),
+            rows: self.rows.iter().take(n_rows).cloned().collect(),
             information: self.information.clone(),
             ..*self
         }
@@ -345,19 +371,42 @@ impl Search {
     fn around_the_top(&self, points: &[Point], usual: &Usual, power: f64) -> Vec<Point> {
         let weights = usual.weights(points, power);
         let best = (0..points.len()).max_by(|&a, &b| weights[a].total_cmp(&weights[b]));
+        let start = best.map_or([0.0; 3], |best| vector(&points[best].peak));
+        // With many rows, first with a few of them.
+        let few = (self.rows.len() > 2 * SECOND_LOOK).then(|| self.few(SECOND_LOOK));
+        let first = few.as_ref().unwrap_or(self);
         let height = |at: Vector| {
             if !is_allowed(at) {
                 return f64::NEG_INFINITY;
             }
-            let point = self.tried(&[(peak_at(at), 0.0)])[0];
-            usual.log_weight(&point, power)
+            usual.log_weight(&first.tried(&[(peak_at(at), 0.0)])[0], power)
         };
-        let start = best.map_or([0.0; 3], |best| vector(&points[best].peak));
-        let mut middle = climb(start, STRIDES, height);
         let mut around = [[0.0; 3]; 3];
         for (side, stride) in STRIDES.iter().enumerate() {
             around[side][side] = (0.5 * stride).powi(2);
         }
+        let points = first.laid_around(climb(start, STRIDES, height), around, usual, power);
+        if few.is_none() {
+            return points;
+        }
+        let vectors: Vec<Vector> = points.iter().map(|point| vector(&point.peak)).collect();
+        let (middle, mut around) = covariance(&vectors, &usual.weights(&points, power));
+        let share = first.rows.len() as f64 / self.rows.len() as f64;
+        around
+            .iter_mut()
+            .flatten()
+            .for_each(|value| *value *= share);
+        self.laid_around(middle, around, usual, power)
+    }
+
+    /// Points over where the weight is, to begin with around this middle.
+    fn laid_around(
+        &self,
+        mut middle: Vector,
+        mut around: [Vector; 3],
+        usual: &Usual,
+        power: f64,
+    ) -> Vec<Point> {
         let mut points = Vec::new();
         for _ in 0..MOST_LOOKS {
             points = self.tried_around(middle, &around);
@@ -367,8 +416,8 @@ impl Search {
             if n > FEWEST && n < MOST_OF_ALL * weights.len() as f64 {
                 break;
             }
-            let vectors = points.iter().map(|point| vector(&point.peak));
-            let (mean, mut next) = covariance(&vectors.collect::<Vec<_>>(), &weights);
+            let vectors: Vec<Vector> = points.iter().map(|point| vector(&point.peak)).collect();
+            let (mean, mut next) = covariance(&vectors, &weights);
             // Never so narrow at once that the next look may miss it.
             for (next, before) in next.iter_mut().flatten().zip(around.iter().flatten()) {
                 *next += 0.1 * before;
@@ -379,28 +428,35 @@ impl Search {
     }
 
     fn tried_around(&self, middle: Vector, covariance: &[Vector; 3]) -> Vec<Point> {
-        let (vectors, log_volume) = ellipsoid(middle, covariance);
-        let allowed = vectors.into_iter().filter(|vector| is_allowed(*vector));
-        let peaks: Vec<_> = allowed
-            .map(|vector| (peak_at(vector), log_volume))
-            .collect();
-        self.tried(&peaks)
+        self.tried(&allowed_around(middle, covariance))
     }
 
     fn tried(&self, peaks: &[(Peak, f64)]) -> Vec<Point> {
         let standards = Standards::of(peaks.iter().map(|(peak, _)| *peak));
         let point = |&(peak, log_volume): &(Peak, f64)| {
             let shares = self.grid.shares(&peak, &standards);
-            let log_likelihoods = self.rows.iter().map(|row| row.log_likelihood(&shares));
-            let cell = ((peak.middle - self.grid.left) / self.grid.step).max(0.0) as usize;
-            Point {
-                peak,
-                log_likelihood: log_likelihoods.sum(),
-                log_volume,
-                information: self.information[cell.min(self.grid.n - 1)],
-            }
+            self.point(peak, log_volume, &shares)
         };
         peaks.par_iter().map(point).collect()
+    }
+
+    fn tried_lattice(&self, lattice: &Lattice) -> Vec<Point> {
+        let peaks = lattice.0.iter();
+        let point = |(peak, log_volume, shares): &(Peak, f64, Vec<f64>)| {
+            self.point(*peak, *log_volume, shares)
+        };
+        peaks.map(point).collect()
+    }
+
+    fn point(&self, peak: Peak, log_volume: f64, shares: &[f64]) -> Point {
+        let cell = ((peak.middle - self.grid.left) / self.grid.step).max(0.0) as usize;
+        let cell = cell.min(self.grid.n - 1);
+        Point {
+            peak,
+            log_likelihood: self.rows.iter().map(|row| row.log_likelihood(shares)).sum(),
+            log_volume,
+            information: self.information.get(cell).copied().unwrap_or(0.0),
+        }
     }
 
     /// What the logarithm of the likelihood counts in what an element is judged by. Its own
@@ -416,6 +472,48 @@ impl Search {
         let peaks: Vec<(Peak, f64)> = peaks.filter(|(_, weight)| *weight > NEGLIGIBLE).collect();
         Population::new(&peaks, self.grid.extent())
     }
+}
+
+/// Peaks that are usual, with what they stand for and their share in each cell: the same
+/// for all groups.
+struct Lattice(Vec<(Peak, f64, Vec<f64>)>);
+
+/// Skews, spreads and middles of a lattice, and how many standard deviations they reach.
+/// Of the middle even a few elements tell much, so that its steps are short.
+const N_LATTICE: [usize; 3] = [5, 6, 16];
+const LATTICE_REACH: f64 = 2.4;
+
+impl Lattice {
+    fn new(grid: &Grid, usual: &Usual) -> Self {
+        let sides: [Steps; 3] = std::array::from_fn(|side| {
+            let (mean, deviation) = usual.0[side];
+            let reach = LATTICE_REACH * deviation;
+            steps((mean - reach, mean + reach), N_LATTICE[side])
+        });
+        let [skews, log_spreads, middles] = &sides;
+        let log_volume = sides.iter().map(|side| side.width.ln()).sum::<f64>();
+        let mut peaks = Vec::new();
+        for &skew in &skews.at {
+            for &log_spread in &log_spreads.at {
+                let vectors = middles.at.iter().map(|&middle| [skew, log_spread, middle]);
+                let allowed = vectors.filter(|vector| is_allowed(*vector));
+                peaks.extend(allowed.map(|vector| (peak_at(vector), log_volume)));
+            }
+        }
+        let standards = Standards::of(peaks.iter().map(|(peak, _)| *peak));
+        let peaks = peaks.into_iter();
+        let with_shares = |(peak, log_volume)| (peak, log_volume, grid.shares(&peak, &standards));
+        Self(peaks.map(with_shares).collect())
+    }
+}
+
+/// Peaks over where a normal distribution has its weight, with what each stands for.
+fn allowed_around(middle: Vector, covariance: &[Vector; 3]) -> Vec<(Peak, f64)> {
+    let (vectors, log_volume) = ellipsoid(middle, covariance);
+    let allowed = vectors.into_iter().filter(|vector| is_allowed(*vector));
+    allowed
+        .map(|vector| (peak_at(vector), log_volume))
+        .collect()
 }
 
 /// Values from one to another, and what lies between two.

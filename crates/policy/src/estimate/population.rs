@@ -48,8 +48,12 @@ impl Population {
         for (peak, weight) in peaks {
             let weight = weight / (total * step);
             let below = standards.below(peak);
-            let mut before = below(low - 0.5 * step);
-            for (cell, density) in density.iter_mut().enumerate() {
+            let extent = standards.extent(peak, 0.1 * NEGLIGIBLE);
+            let cell = |theta: f64| ((theta - low) / step).max(0.0) as usize;
+            let (first, last) = (cell(extent.0), cell(extent.1) + 2);
+            let mut before = below(low + step * (first as f64 - 0.5));
+            let cells = density.iter_mut().enumerate().take(last).skip(first);
+            for (cell, density) in cells {
                 let after = below(low + step * (cell as f64 + 0.5));
                 *density += weight * (after - before);
                 before = after;

@@ -227,6 +227,10 @@ impl Evidence {
         (low > 0.0 && high.is_finite()).then(|| (low.ln(), high.ln()))
     }
 
+    pub(super) fn n_polls(&self) -> f64 {
+        self.n_polls
+    }
+
     /// What these polls, whatever they show, tell of ln λ: Fisher's information.
     pub(super) fn information(&self, theta: f64) -> f64 {
         let rate = theta.exp();
