@@ -45,8 +45,14 @@ pub enum Event {
         /// Why.
         message: String,
     },
-    /// Every new element was polled.
+    /// Every new element was polled, or could not be.
     FirstPassDone {
+        /// Elements that there are.
+        n_elements: u64,
+        /// Those of them whose last poll failed.
+        n_failing: u64,
+        /// Those that we are asked to keep away from.
+        n_blocked: u64,
         /// Rows that no query returns, and that cannot be asked for otherwise.
         n_unreached: u64,
     },

@@ -301,14 +301,29 @@ impl Lines {
                 let message = shorten_to(&message, 300);
                 self.say(format!("{source}: {message}"));
             }
-            Event::FirstPassDone { n_unreached } => {
+            Event::FirstPassDone {
+                n_elements,
+                n_failing,
+                n_blocked,
+                n_unreached,
+            } => {
                 self.first_pass = None;
-                self.say(match n_unreached {
-                    0 => "every element has been polled once".to_owned(),
-                    n => format!(
-                        "every element has been polled once, but for {} that no query returns",
-                        plural(n, "row")
-                    ),
+                let out = [
+                    (n_failing, "failing"),
+                    (n_blocked, "blocked by robots.txt"),
+                    (n_unreached, "returned by no query"),
+                ];
+                let out = out.iter().filter(|(n, _)| *n > 0);
+                let out: Vec<String> = out
+                    .map(|(n, what)| format!("{} {what}", count(*n as usize)))
+                    .collect();
+                self.say(match (n_elements, out.is_empty()) {
+                    (0, _) => "there is nothing to poll: no elements were found".to_owned(),
+                    (_, true) => "every element has been polled once".to_owned(),
+                    (n, false) => {
+                        let n = plural(n, "element");
+                        format!("the first pass is done: {n}, of them {}", out.join(", "))
+                    }
                 });
             }
             Event::Stopping { n_under_way } => {

@@ -404,6 +404,29 @@ fn what_fails_is_told_and_the_rest_is_done() {
 }
 
 #[test]
+fn the_end_of_a_first_pass_says_what_it_did_not_bring() {
+    let empty = Behaviour::body("application/xml", "<urlset></urlset>");
+    let (bare, project) = (origin(0), place());
+    bare.script("/sitemap.xml", empty);
+    project.run(&format!("add {}", bare.url("/sitemap.xml")));
+    let told = project.run("run --once").stderr;
+    let nothing = "there is nothing to poll: no elements were found";
+    assert!(told.contains(nothing), "{told}");
+
+    let site = origin(0);
+    let rules = "User-agent: *\nDisallow: /no";
+    site.script("/robots.txt", Behaviour::body("text/plain", rules));
+    site.script("/yes", Behaviour::body("text/html", "<p>yes"));
+    site.script("/fails", Behaviour::status(500));
+    let urls = ["/yes", "/no/1", "/no/2", "/fails"].map(|path| site.url(path));
+    let project = place().and("urls.txt", urls.join("\n"));
+    project.run("add urls.txt").ok();
+    let told = project.run("run --once").stderr;
+    let of_them = "4 elements, of them 1 failing, 2 blocked by robots.txt";
+    assert!(told.contains(of_them), "{told}");
+}
+
+#[test]
 fn one_project_is_run_once_at_a_time_and_stops_when_told_to() {
     let (origin, place) = (origin(3), place());
     place

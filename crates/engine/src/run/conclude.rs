@@ -10,7 +10,7 @@ use springtide_store::{
 use super::Engine;
 use super::begin::purpose_of;
 use super::listed::{Item, Listed};
-use super::listings::{is_not_whole, not_whole};
+use super::listings::not_whole;
 use crate::event::{Event, Polled};
 use crate::keep::{self, Conclusion, Next, Seen, Sight};
 use crate::poll::Done;
@@ -238,20 +238,15 @@ impl Engine {
             Some(problem) => Some(not_whole(kept, problem, seen.at)),
             None => kept.failure.clone(),
         };
-        // A listing that is as it was when it was cut short still is; and one that is whole
-        // does not make another whole.
-        let before = self
-            .ledger
-            .source(source)
-            .and_then(|known| known.error.as_ref());
-        let still_holds = before.is_some_and(|error| {
-            error.kind == FailureKind::Listing
-                && (seen.is_as_before() || !is_not_whole(kept, error))
-        });
-        if failure.is_none() && still_holds {
+        // A listing that is as it was when it was cut short still is.
+        let before = self.ledger.source(source);
+        let was_cut = before
+            .and_then(|known| known.error.as_ref())
+            .is_some_and(|error| error.kind == FailureKind::Listing);
+        if failure.is_none() && seen.is_as_before() && was_cut {
             return;
         }
-        self.set_source_error(source, failure);
+        self.set_listing_error(kept, failure);
     }
 
     /// What is wrong with a source now, or that nothing is.

@@ -57,9 +57,28 @@ impl Engine {
             let most = self.sources.get(&source).map(SourceState::max_listings);
             let most = most.unwrap_or(MOST);
             let problem = format!("listings left out: {n}; a source has at most {most}");
-            self.set_source_error(source, Some(not_whole(&kept, &problem, now)));
+            self.set_listing_error(&kept, Some(not_whole(&kept, &problem, now)));
         }
         Ok(())
+    }
+
+    /// What is wrong with a listing, or that nothing is. Of many that are not whole, the
+    /// first speaks for the source until it is: one that is whole does not make another
+    /// whole, and one that is not says nothing new.
+    pub(super) fn set_listing_error(&mut self, listing: &Kept, failure: Option<Failure>) {
+        let source = listing.element.source;
+        let before = self.ledger.source(source);
+        let is_of_another = before
+            .and_then(|known| known.error.as_ref())
+            .is_some_and(|error| {
+                error.kind == FailureKind::Listing && !is_not_whole(listing, error)
+            });
+        let says_more = failure
+            .as_ref()
+            .is_some_and(|failure| failure.kind != FailureKind::Listing);
+        if says_more || !is_of_another {
+            self.set_source_error(source, failure);
+        }
     }
 
     /// How many first polls of listings were free before the start.
@@ -80,7 +99,7 @@ pub(super) fn not_whole(listing: &Kept, problem: &str, at: Moment) -> Failure {
 }
 
 /// Whether what is wrong with a source is that this listing is not whole.
-pub(super) fn is_not_whole(listing: &Kept, failure: &Failure) -> bool {
+fn is_not_whole(listing: &Kept, failure: &Failure) -> bool {
     failure.kind == FailureKind::Listing && failure.message.starts_with(&not_whole_is(listing))
 }
 

@@ -25,6 +25,7 @@ use springtide_policy::GroupId;
 use springtide_policy::agenda::{Agenda, Ticket};
 use springtide_store::{
     ElementId, Fact, MemoryOf, Moment, Partition, Purpose, Robots, Role, SourceId, SourceKind,
+    Totals,
 };
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -435,7 +436,16 @@ impl Engine {
         if !self.progress.is_first_pass_over && !has_new && is_idle {
             self.progress.is_first_pass_over = true;
             let n_unreached = self.agenda.n_new_rows();
-            self.told.push(Event::FirstPassDone { n_unreached });
+            let total = |of: fn(Totals) -> u64| {
+                let sources = self.ledger.sources();
+                sources.map(|source| of(source.totals)).sum()
+            };
+            self.told.push(Event::FirstPassDone {
+                n_elements: total(|totals| totals.n_elements),
+                n_failing: total(|totals| totals.n_failing),
+                n_blocked: total(|totals| totals.n_blocked),
+                n_unreached,
+            });
         }
         if !is_idle {
             return;

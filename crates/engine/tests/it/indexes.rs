@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use springtide_engine::Settings;
 use springtide_engine::origin::{Behaviour, Origin};
+use springtide_engine::{Event, Settings};
 use springtide_store::{FailureKind, Reader, Role, Source, SourceKind, Sqlite};
 use tempfile::TempDir;
 
@@ -63,6 +63,27 @@ async fn indexes_nest_three_deep_and_what_is_left_out_is_told() {
     origin.script("/3.xml", index([]));
     world.run_for(folder.path(), &settings, 90_000.0).await;
     assert_eq!(source(&folder).error, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_listings_that_are_not_whole_are_told_once() {
+    let world = World::new();
+    let origin = quiet_site(&world, 2);
+    let path = |depth: usize, number: usize| format!("/{depth}/{number}.xml");
+    origin.script("/index.xml", index((0..20).map(|number| path(1, number))));
+    for number in 0..20 {
+        for depth in 1..9 {
+            origin.script(&path(depth, number), index([path(depth + 1, number)]));
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (_, events) = world
+        .run_for(folder.path(), &listed_at(&origin), 600.0)
+        .await;
+    let told = events
+        .iter()
+        .filter(|event| matches!(event, Event::SourceFailed { .. }));
+    assert_eq!(told.count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
