@@ -15,9 +15,10 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringArray};
-use parquet::arrow::ArrowWriter;
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType};
 use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
 use rand::SeedableRng;
 use rand_distr::{Distribution, LogNormal, Pareto};
 use rand_pcg::Pcg64;
@@ -107,27 +108,31 @@ fn parquet(n: usize, folder: &Path) {
 
 fn write_parquet(path: &Path, n: usize) {
     let mut world = World::new();
-    let mut writer: Option<ArrowWriter<File>> = None;
-    for start in (0..n).step_by(1 << 16) {
-        let range = start..n.min(start + (1 << 16));
-        let ids: Vec<String> = range.clone().map(|index| format!("e{index:09}")).collect();
+    let schema = "message rates { REQUIRED BYTE_ARRAY id (UTF8); \
+                  REQUIRED DOUBLE rate_per_day; REQUIRED DOUBLE weight; }";
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let properties = WriterProperties::builder().set_dictionary_enabled(false);
+    let file = File::create(path).unwrap();
+    let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties.build())).unwrap();
+    for start in (0..n).step_by(1 << 20) {
+        let range = start..n.min(start + (1 << 20));
+        let id = |index: usize| ByteArray::from(format!("e{index:09}").into_bytes());
+        let ids: Vec<ByteArray> = range.clone().map(id).collect();
         let (rates, weights): (Vec<f64>, Vec<f64>) = range.map(|_| world.element()).unzip();
-        let columns: [(&str, ArrayRef); 3] = [
-            ("id", Arc::new(StringArray::from(ids))),
-            ("rate_per_day", Arc::new(Float64Array::from(rates))),
-            ("weight", Arc::new(Float64Array::from(weights))),
-        ];
-        let batch = RecordBatch::try_from_iter(columns).unwrap();
-        let writer = writer.get_or_insert_with(|| {
-            let properties = WriterProperties::builder()
-                .set_dictionary_enabled(false)
-                .build();
-            let file = File::create(path).unwrap();
-            ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap()
-        });
-        writer.write(&batch).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        let typed = column.typed::<ByteArrayType>();
+        typed.write_batch(&ids, None, None).unwrap();
+        column.close().unwrap();
+        for numbers in [rates, weights] {
+            let mut column = group.next_column().unwrap().unwrap();
+            let typed = column.typed::<DoubleType>();
+            typed.write_batch(&numbers, None, None).unwrap();
+            column.close().unwrap();
+        }
+        group.close().unwrap();
     }
-    writer.unwrap().close().unwrap();
+    writer.close().unwrap();
 }
 
 /// Rates over several orders of magnitude and weights with a heavy tail.

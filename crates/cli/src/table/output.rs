@@ -5,16 +5,11 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringArray, UInt64Array};
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use flate2::write::GzEncoder;
-use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, ZstdLevel};
-use parquet::file::properties::WriterProperties;
 use rayon::prelude::*;
 use tempfile::{NamedTempFile, TempPath};
 
-use super::Texts;
+use super::{Texts, parquet};
 use crate::failure::{Failure, Outcome};
 
 /// The file that is being written, to be removed if we are told to stop.
@@ -47,11 +42,21 @@ pub(crate) enum Cells<'a> {
     Counts(Vec<u64>),
 }
 
+impl Cells<'_> {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Texts(texts) => texts.len(),
+            Self::Numbers(numbers) | Self::Amounts(numbers) => numbers.len(),
+            Self::Counts(counts) => counts.len(),
+        }
+    }
+}
+
 type Target = BufWriter<Box<dyn Write + Send>>;
 
 enum Sink {
     Text(TextThread),
-    Parquet(SchemaRef, Box<ArrowWriter<Target>>),
+    Parquet(Box<parquet::Writer<Target>>),
 }
 
 /// A thread that compresses and writes text while the next is made.
@@ -145,9 +150,8 @@ impl Output {
                 text(Compressor::Zstd(encoder.map_err(|error| failed(&error))?))
             }
             Some("parquet") => {
-                let schema = schema(columns);
-                let writer = ArrowWriter::try_new(target, Arc::clone(&schema), Some(properties()));
-                Sink::Parquet(schema, Box::new(writer.map_err(|error| failed(&error))?))
+                let writer = parquet::Writer::new(target, columns);
+                Sink::Parquet(Box::new(writer.map_err(|error| failed(&error))?))
             }
             _ => text(Compressor::None(target)),
         };
@@ -177,11 +181,8 @@ impl Output {
                 }
                 Ok(())
             }
-            Sink::Parquet(schema, writer) => {
-                let arrays = columns.iter().map(array).collect();
-                let written = RecordBatch::try_new(Arc::clone(schema), arrays)
-                    .map_err(parquet::errors::ParquetError::from)
-                    .and_then(|batch| writer.write(&batch));
+            Sink::Parquet(writer) => {
+                let written = writer.write(columns);
                 written.map_err(|error| unwritable(&self.name, &error))
             }
         }
@@ -197,8 +198,8 @@ impl Output {
         } = self;
         let finished = match sink {
             Sink::Text(thread) => thread.finish(),
-            Sink::Parquet(_, writer) => writer
-                .into_inner()
+            Sink::Parquet(writer) => writer
+                .finish()
                 .map_err(io::Error::other)
                 .and_then(|mut target| target.flush()),
         };
@@ -392,11 +393,7 @@ const LINES: usize = 1 << 11;
 
 /// The rows as CSV, in pieces.
 fn csv_lines(columns: &[Cells<'_>]) -> Vec<Vec<u8>> {
-    let n_rows = columns.first().map_or(0, |column| match column {
-        Cells::Texts(texts) => texts.len(),
-        Cells::Numbers(numbers) | Cells::Amounts(numbers) => numbers.len(),
-        Cells::Counts(counts) => counts.len(),
-    });
+    let n_rows = columns.first().map_or(0, Cells::len);
     let piece = |piece: usize| {
         let mut lines = Vec::with_capacity(LINES * 80);
         // Shortest digits that read back to the same double.
@@ -444,34 +441,4 @@ fn push_quoted(line: &mut Vec<u8>, text: &str) {
         line.push(byte);
     }
     line.push(b'"');
-}
-
-fn schema(columns: &[(&'static str, Holds)]) -> SchemaRef {
-    let field = |&(name, holds): &(&'static str, Holds)| {
-        let kind = match holds {
-            Holds::Text => DataType::Utf8,
-            Holds::Numbers | Holds::Amounts => DataType::Float64,
-            Holds::Counts => DataType::UInt64,
-        };
-        Field::new(name, kind, false)
-    };
-    Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()))
-}
-
-fn properties() -> WriterProperties {
-    // Nearly every value is unlike every other: a dictionary would only cost.
-    WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        .set_dictionary_enabled(false)
-        .build()
-}
-
-fn array(column: &Cells<'_>) -> ArrayRef {
-    match column {
-        Cells::Texts(texts) => Arc::new(StringArray::from_iter_values(texts.iter())),
-        Cells::Numbers(numbers) | Cells::Amounts(numbers) => {
-            Arc::new(Float64Array::from(numbers.clone()))
-        }
-        Cells::Counts(counts) => Arc::new(UInt64Array::from(counts.clone())),
-    }
 }
