@@ -17,7 +17,7 @@
 
 /// What a source's hints have been worth.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Hearsay {
+pub(crate) struct HintRecord {
     /// Polls without a hint: changes found, and changes expected had there been no
     /// hints to wait for.
     found: f64,
@@ -37,7 +37,7 @@ const USELESS: f64 = 0.98;
 /// Hints in one cycle that are reckoned with; more are as good as these.
 const MOST_HINTS: u32 = 8;
 
-impl Hearsay {
+impl HintRecord {
     pub(crate) const NONE: Self = Self {
         found: 0.0,
         expected: 0.0,
@@ -188,21 +188,21 @@ mod tests {
 
     #[test]
     fn hints_mean_nothing_before_they_have_proved_themselves() {
-        assert_eq!(Hearsay::NONE.silent(), 1.0);
-        assert_eq!(Hearsay::NONE.doubt(), 1.0);
+        assert_eq!(HintRecord::NONE.silent(), 1.0);
+        assert_eq!(HintRecord::NONE.doubt(), 1.0);
     }
 
     #[test]
     fn what_hints_are_worth_is_counted() {
-        let mut hearsay = Hearsay::NONE;
+        let mut record = HintRecord::NONE;
         for poll in 0..10_000 {
             // Two in five of the expected changes come unannounced, and one in four
             // hinted copies is fresh that would have been in nine of ten cases.
-            hearsay.observe_unhinted(poll % 25 == 0, 0.1);
-            hearsay.observe_hinted(poll % 4 != 0, 1, 0.9);
+            record.observe_unhinted(poll % 25 == 0, 0.1);
+            record.observe_hinted(poll % 4 != 0, 1, 0.9);
         }
-        assert!((hearsay.silent() - 0.4).abs() < 0.01);
-        assert!((hearsay.doubt() - 0.25 / 0.9).abs() < 0.01);
+        assert!((record.silent() - 0.4).abs() < 0.01);
+        assert!((record.doubt() - 0.25 / 0.9).abs() < 0.01);
     }
 
     fn hinting(change: f64, recall: f64, precision: f64) -> Hinting {

@@ -14,7 +14,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
 use springtide_policy::agenda::SearchPoll;
 use springtide_policy::agenda::rows::{
-    KnownRow, PageRequest, RowChange, SearchSource, Settings, Standing,
+    KnownRow, PageRequest, RowChange, RowState, SearchSource, Settings,
 };
 use springtide_policy::query::Retrieval;
 use springtide_policy::schedule::Quota;
@@ -275,9 +275,9 @@ impl Search {
             let cell_at = |at: Option<usize>| Some(in_file?[at?].clone());
             let staleness_weight = form.weight(|name| cell_at(file.column(name)));
             let standing = match known.synced_at {
-                _ if known.is_out => Standing::Out,
-                Some(_) => Standing::Held,
-                None => Standing::New,
+                _ if known.is_out => RowState::Out,
+                Some(_) => RowState::Held,
+                None => RowState::New,
             };
             rows.push(KnownRow {
                 element: known.element,

@@ -486,7 +486,7 @@ fn decisions(
     };
     let rows_known = known.iter().map(|&(element, _)| rows::KnownRow {
         element,
-        standing: rows::Standing::New,
+        standing: rows::RowState::New,
         since: now,
         weight: Weight::ONE,
         staleness_weight: Weight::ONE,

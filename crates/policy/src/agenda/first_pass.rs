@@ -8,7 +8,7 @@ use crate::GroupId;
 /// driver's to say, who need not hold them all.
 #[derive(Debug, Default)]
 pub(super) struct FirstPass {
-    groups: BTreeMap<Option<GroupId>, Place>,
+    groups: BTreeMap<Option<GroupId>, GroupTurns>,
     /// Groups that are open and have new elements, in the order of their turns: those
     /// whose last turn was of someone else, and the others. Some are out of date.
     owed: VecDeque<Option<GroupId>>,
@@ -17,7 +17,7 @@ pub(super) struct FirstPass {
 }
 
 #[derive(Debug)]
-struct Place {
+struct GroupTurns {
     n_left: u64,
     is_open: bool,
     /// Whether its last turn was of someone who is not new.
@@ -32,7 +32,7 @@ impl FirstPass {
         if n == 0 {
             return;
         }
-        let place = self.groups.entry(group).or_insert(Place {
+        let place = self.groups.entry(group).or_insert(GroupTurns {
             n_left: 0,
             is_open,
             is_owed: false,
@@ -134,7 +134,7 @@ impl FirstPass {
 
 fn drop_outdated(
     turns: &mut VecDeque<Option<GroupId>>,
-    groups: &mut BTreeMap<Option<GroupId>, Place>,
+    groups: &mut BTreeMap<Option<GroupId>, GroupTurns>,
 ) {
     while let Some(group) = turns.front() {
         match groups.get_mut(group) {

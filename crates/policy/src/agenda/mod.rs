@@ -39,7 +39,7 @@ use listings::Listings;
 pub use listings::listing_weight;
 pub use pace::{Burst, Pace};
 use retries::Retries;
-use search::Asked;
+use search::SearchEntry;
 pub use search::{SearchId, SearchPoll};
 
 /// An element that is gone is looked at again after so many rounds of all elements,
@@ -65,7 +65,7 @@ pub struct Agenda {
     listings: Listings,
     /// Elements that someone asked for, with their outermost groups.
     asked: VecDeque<(ElementId, Option<GroupId>)>,
-    searches: BTreeMap<SearchId, Asked>,
+    searches: BTreeMap<SearchId, SearchEntry>,
     /// Elements that are being polled.
     under_way: Vec<ElementId>,
     /// Pages of answers to queries that are asked for.

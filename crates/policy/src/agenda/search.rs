@@ -28,7 +28,7 @@ pub struct SearchPoll {
 
 /// A search source, and where it is asked.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct SearchEntry {
     source: SearchSource,
     group: GroupId,
     /// Whether the last turn of its group was of someone who is not new.
@@ -38,7 +38,7 @@ pub(super) struct Asked {
 impl Agenda {
     /// A search source is asked from now on, through this outermost group.
     pub fn add_search(&mut self, id: SearchId, source: SearchSource, group: GroupId) {
-        let asked = Asked {
+        let asked = SearchEntry {
             source,
             group,
             is_owed: false,
@@ -126,7 +126,7 @@ impl Agenda {
     /// may be asked for by then.
     pub fn has_due_rows(&self, by: Time, now: Time) -> bool {
         let is_due =
-            |asked: &Asked| asked.source.has_due(now) && asked.source.paused_until(now) <= by;
+            |asked: &SearchEntry| asked.source.has_due(now) && asked.source.paused_until(now) <= by;
         self.searches.values().any(is_due)
     }
 
@@ -321,7 +321,7 @@ impl Agenda {
         first
     }
 
-    fn may_ask(&self, asked: &Asked, now: Time) -> bool {
+    fn may_ask(&self, asked: &SearchEntry, now: Time) -> bool {
         asked.source.wake_at(now) <= now && self.gate.free_at(asked.group) <= now
     }
 }

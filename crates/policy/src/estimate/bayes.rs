@@ -5,7 +5,7 @@ use statrs::function::gamma::digamma;
 
 use super::fit::populations;
 use super::population::Population;
-use super::posterior::{Before, Evidence, quiet_days};
+use super::posterior::{Evidence, PriorBelief, quiet_days};
 use super::{Estimator, RateEstimate, TAIL, n_changes};
 use crate::{Error, Gamma, Observation, Outcome, Span};
 
@@ -142,8 +142,8 @@ impl Estimator for Bayes {
             )
         } else {
             let before = match &self.prior.population {
-                Some(population) => Before::Population(population),
-                None => Before::Belief(self.prior.gamma),
+                Some(population) => PriorBelief::Population(population),
+                None => PriorBelief::Belief(self.prior.gamma),
             };
             let after = Evidence::new(observations).after(before);
             (after.median, after.interval)

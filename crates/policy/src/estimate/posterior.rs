@@ -24,7 +24,7 @@ pub(super) struct Evidence {
 
 /// What is believed of a rate beforehand.
 #[derive(Clone, Copy)]
-pub(super) enum Before<'a> {
+pub(super) enum PriorBelief<'a> {
     /// As little as possible: Jeffreys' prior, the root of the information that
     /// these polls would give.
     Nothing,
@@ -85,8 +85,8 @@ impl Evidence {
     /// The posterior. With changes whose time is not known it is integrated over the
     /// logarithm of the rate, where it is smooth and its tails fall exponentially,
     /// so that the trapezoidal rule is as good as any.
-    pub(super) fn after(&self, before: Before<'_>) -> After {
-        if let Before::Belief(Gamma { shape, per }) = before
+    pub(super) fn after(&self, before: PriorBelief<'_>) -> After {
+        if let PriorBelief::Belief(Gamma { shape, per }) = before
             && self.changed.is_empty()
         {
             return After::of(Gamma {
@@ -95,8 +95,8 @@ impl Evidence {
             });
         }
         let (top, left, right) = match before {
-            Before::Population(population) => self.extent_in(population),
-            Before::Nothing | Before::Belief(_) => self.extent(before),
+            PriorBelief::Population(population) => self.extent_in(population),
+            PriorBelief::Nothing | PriorBelief::Belief(_) => self.extent(before),
         };
         let n_cells = ((right - left) / WIDEST_CELL).clamp(FEWEST_CELLS, MOST_CELLS) as usize;
         let width = (right - left) / n_cells as f64;
@@ -127,7 +127,7 @@ impl Evidence {
     }
 
     /// The highest log density, and from where to where it counts.
-    fn extent(&self, before: Before<'_>) -> (f64, f64, f64) {
+    fn extent(&self, before: PriorBelief<'_>) -> (f64, f64, f64) {
         let density = |theta: f64| self.log_density(before, theta);
         let share = (self.n_changes + 0.5) / (self.n_polls + 1.0);
         let start = (-(-share).ln_1p() * self.n_polls / self.total).ln();
@@ -156,7 +156,7 @@ impl Evidence {
 
     /// The same in a population, which may have several peaks.
     fn extent_in(&self, population: &Population) -> (f64, f64, f64) {
-        let before = Before::Population(population);
+        let before = PriorBelief::Population(population);
         let density = |theta: f64| self.log_density(before, theta);
         let (left, right) = population.extent();
         let n = ((right - left) / SCAN).ceil();
@@ -255,13 +255,13 @@ impl Evidence {
     }
 
     /// The log density of ln λ, up to a constant.
-    fn log_density(&self, before: Before<'_>, theta: f64) -> f64 {
+    fn log_density(&self, before: PriorBelief<'_>, theta: f64) -> f64 {
         let rate = theta.exp();
         let log_density = self.log_likelihood(theta);
         match before {
-            Before::Population(population) => log_density + population.at(theta),
-            Before::Belief(Gamma { shape, per }) => log_density + shape * theta - per * rate,
-            Before::Nothing => {
+            PriorBelief::Population(population) => log_density + population.at(theta),
+            PriorBelief::Belief(Gamma { shape, per }) => log_density + shape * theta - per * rate,
+            PriorBelief::Nothing => {
                 let information = self.information(theta);
                 log_density + 0.5 * information.max(f64::MIN_POSITIVE).ln()
             }
@@ -311,7 +311,7 @@ pub(super) fn interval(observations: &[Observation]) -> (f64, f64) {
         return (0.0, f64::INFINITY);
     }
     let evidence = Evidence::new(observations);
-    let (low, high) = evidence.after(Before::Nothing).interval;
+    let (low, high) = evidence.after(PriorBelief::Nothing).interval;
     (if evidence.n_changes == 0.0 { 0.0 } else { low }, high)
 }
 
@@ -375,13 +375,13 @@ mod tests {
             age: Some(Span(0.5)),
         };
         observations.push(Observation::new(Span(4.0), aged).unwrap());
-        let after = Evidence::new(&observations).after(Before::Belief(prior));
+        let after = Evidence::new(&observations).after(PriorBelief::Belief(prior));
         let exact = Gamma::new(1.7, 6.5).unwrap();
         assert!((after.median / exact.quantile(0.5) - 1.0).abs() < 1e-12);
         assert!((after.interval.0 / exact.quantile(TAIL) - 1.0).abs() < 1e-12);
         // A change seen within a very short interval is as good as one of known time.
         let mut observations = polls(&[1.0, 2.0, -1e-9]);
-        let after = Evidence::new(&observations).after(Before::Belief(prior));
+        let after = Evidence::new(&observations).after(PriorBelief::Belief(prior));
         observations.truncate(2);
         let exact = Gamma::new(1.7, 6.0).unwrap();
         assert!(

@@ -182,13 +182,13 @@ impl Queries {
         const CHUNK: u32 = 64;
         let n_terms = rows.n_terms() as u32;
         let chunks = (0..n_terms.div_ceil(CHUNK)).into_par_iter();
-        let found: Vec<Found> = chunks
+        let found: Vec<FoundQueries> = chunks
             .map_init(
                 || Scratch::new(rows, max_terms),
                 |scratch, chunk| {
-                    let mut found = Found {
+                    let mut found = FoundQueries {
                         places: std::mem::take(&mut scratch.places),
-                        ..Found::default()
+                        ..FoundQueries::default()
                     };
                     for term in chunk * CHUNK..n_terms.min((chunk + 1) * CHUNK) {
                         search.expand_term(term, scratch, &mut found);
@@ -279,7 +279,7 @@ struct Search<'a> {
 
 /// Queries found by one thread, in order.
 #[derive(Default)]
-struct Found {
+struct FoundQueries {
     of_many: Queries,
     /// For each row and first term at most one.
     of_one: Queries,
@@ -289,7 +289,7 @@ struct Found {
     places: Vec<u32>,
 }
 
-impl Found {
+impl FoundQueries {
     /// Notes a query that finds one row, if it is the best for that row so far.
     fn note(&mut self, search: &Search<'_>, row: u32, terms: &[u32], n_server: f64) {
         let place = &mut self.places[row as usize];
@@ -355,7 +355,7 @@ impl Scratch {
 
 impl Search<'_> {
     /// All queries whose first term is this.
-    fn expand_term(&self, term: u32, scratch: &mut Scratch, found: &mut Found) {
+    fn expand_term(&self, term: u32, scratch: &mut Scratch, found: &mut FoundQueries) {
         let rows = self.rows.with_term(term);
         let n_server = self.estimates.n_server(&[term], rows.len());
         match rows {
@@ -377,7 +377,7 @@ impl Search<'_> {
         n_server: f64,
         in_corpus: Option<&[u32]>,
         levels: &mut [Level],
-        found: &mut Found,
+        found: &mut FoundQueries,
     ) {
         let Some((level, deeper)) = levels.split_first_mut() else {
             return;
@@ -497,7 +497,7 @@ impl Search<'_> {
     }
 
     /// All of it in the order of the text.
-    fn merge(&self, found: Vec<Found>) -> Queries {
+    fn merge(&self, found: Vec<FoundQueries>) -> Queries {
         let mut of_many = Queries::default();
         let mut of_one = Queries::default();
         for found in found {

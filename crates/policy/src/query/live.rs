@@ -37,7 +37,7 @@ pub struct Live {
     retrieval: Retrieval,
     /// Whether it was known beforehand what queries find on the server.
     is_counted: bool,
-    known: BTreeMap<usize, Known>,
+    known: BTreeMap<usize, QueryRecord>,
     /// Requests under way: a query and a page.
     under_way: Vec<(usize, u64)>,
     /// Those that came to nothing, and how often in a row.
@@ -51,21 +51,21 @@ pub struct Live {
 
 /// What answers have shown of a query.
 #[derive(Debug, Clone)]
-struct Known {
+struct QueryRecord {
     /// What was last said, and what there must be at the least.
     total: Option<f64>,
     at_least: f64,
-    places: Vec<Place>,
+    places: Vec<RowPlace>,
     /// Pages that were read at least once, a bit each.
     read: Vec<u64>,
 }
 
-impl Known {
+impl QueryRecord {
     fn new(n_rows: usize) -> Self {
         Self {
             total: None,
             at_least: 0.0,
-            places: vec![Place::default(); n_rows],
+            places: vec![RowPlace::default(); n_rows],
             read: Vec::new(),
         }
     }
@@ -95,7 +95,7 @@ impl Known {
 
 /// Where a row was in the answers to a query.
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
+struct RowPlace {
     /// Its page, counted from 1; 0 if nobody knows.
     page: u16,
     /// If nobody does, how many pages from the first on it is not on.
@@ -106,7 +106,7 @@ struct Place {
     n_missed: u8,
 }
 
-impl Place {
+impl RowPlace {
     /// It is not on a page.
     fn rule_out(&mut self, page: u16) {
         let ahead = i32::from(page) - i32::from(self.beyond) - 2;
@@ -279,7 +279,7 @@ impl Live {
     fn outlook(&self, query: usize) -> (u64, f64) {
         let n_server = self.n_server(query);
         let n_local = self.queries.rows(query).len();
-        let n_found = self.known.get(&query).map_or(0, Known::n_found);
+        let n_found = self.known.get(&query).map_or(0, QueryRecord::n_found);
         let n_missing = n_local.saturating_sub(n_found).max(1);
         // A half, since nothing is certain.
         let room = (self.retrieval.most(n_server) - n_found as f64).max(0.0) + 0.5;
@@ -380,7 +380,7 @@ impl Live {
         let known = self
             .known
             .entry(query)
-            .or_insert_with(|| Known::new(n_rows));
+            .or_insert_with(|| QueryRecord::new(n_rows));
         let at_least = page.at_least.max(page.returned.len() as f64);
         known.at_least = known.at_least.max(at_least);
         if let Some(total) = page
@@ -401,13 +401,13 @@ impl Live {
         }
         for (place, is_here) in known.places.iter_mut().zip(is_here) {
             if is_here {
-                *place = Place {
+                *place = RowPlace {
                     page: number,
-                    ..Place::default()
+                    ..RowPlace::default()
                 };
             } else if place.page == number {
                 // It has moved.
-                *place = Place::default();
+                *place = RowPlace::default();
                 place.rule_out(number);
             } else if place.page == 0 {
                 place.rule_out(number);
@@ -418,9 +418,9 @@ impl Live {
         let known = self.known.get_mut(&query);
         for place in known.into_iter().flat_map(|known| &mut known.places) {
             if place.page == 0 && place.n_left(n_pages) == 0 {
-                *place = Place {
+                *place = RowPlace {
                     n_missed: place.n_missed.saturating_add(1),
-                    ..Place::default()
+                    ..RowPlace::default()
                 };
             }
         }
@@ -491,7 +491,7 @@ impl Live {
             let (n_pages, chance) = self.outlook(query);
             let known = self.known.get(&query);
             for (at, &row) in self.queries.rows(query).iter().enumerate() {
-                let place = known.map_or_else(Place::default, |known| known.places[at]);
+                let place = known.map_or_else(RowPlace::default, |known| known.places[at]);
                 let (hope, place) = match place.page {
                     0 => place.hope(n_pages, chance),
                     there => (f64::from(u8::from(u64::from(there) == page)), place),
@@ -561,7 +561,7 @@ impl Live {
 }
 
 /// No query with this term finds more than the term does by itself.
-fn lower(ceilings: &mut [f64], terms: &[u32], known: &Known) {
+fn lower(ceilings: &mut [f64], terms: &[u32], known: &QueryRecord) {
     if let ([term], Some(total)) = (terms, known.total)
         && let Some(ceiling) = ceilings.get_mut(*term as usize)
     {
@@ -574,7 +574,11 @@ const MOST_PAGES: usize = 1000;
 /// The layout of what is remembered, in its first byte.
 const LAYOUT: u8 = 2;
 
-fn recalled(bytes: &[u8], rows: &[u32], row_of: impl Fn(u32) -> Option<u32>) -> Option<Known> {
+fn recalled(
+    bytes: &[u8],
+    rows: &[u32],
+    row_of: impl Fn(u32) -> Option<u32>,
+) -> Option<QueryRecord> {
     let (&LAYOUT, bytes) = bytes.split_first()? else {
         return None;
     };
@@ -584,10 +588,10 @@ fn recalled(bytes: &[u8], rows: &[u32], row_of: impl Fn(u32) -> Option<u32>) -> 
     let n_words = usize::from(u16::from_le_bytes(*n_words));
     let (read, places) = bytes.split_at_checked(8 * n_words)?;
     let (total, at_least) = (f64::from_le_bytes(*total), f64::from_le_bytes(*at_least));
-    let mut known = Known {
+    let mut known = QueryRecord {
         total: (total.is_finite() && total >= 0.0).then_some(total),
         at_least: if at_least.is_finite() { at_least } else { 0.0 },
-        places: vec![Place::default(); rows.len()],
+        places: vec![RowPlace::default(); rows.len()],
         read: read
             .as_chunks::<8>()
             .0
@@ -600,7 +604,7 @@ fn recalled(bytes: &[u8], rows: &[u32], row_of: impl Fn(u32) -> Option<u32>) -> 
         let number = u32::from_le_bytes([n0, n1, n2, n3]);
         let at = row_of(number).and_then(|row| rows.binary_search(&row).ok());
         if let Some(at) = at {
-            known.places[at] = Place {
+            known.places[at] = RowPlace {
                 page: u16::from_le_bytes([p0, p1]),
                 beyond: u16::from_le_bytes([b0, b1]),
                 ahead: u64::from_le_bytes(ahead),
@@ -818,7 +822,7 @@ mod tests {
 
     #[test]
     fn pages_out_of_order_are_ruled_out_too() {
-        let mut place = Place::default();
+        let mut place = RowPlace::default();
         for page in [3, 4, 7, 90, 1] {
             place.rule_out(page);
         }

@@ -21,19 +21,19 @@ pub(super) struct Surplus {
     /// Of each query, which classes its terms have together.
     kinds: Vec<u32>,
     /// What was seen of each kind, and of each term beyond that.
-    of_kinds: Vec<Seen>,
-    of_terms: Vec<Seen>,
+    of_kinds: Vec<NumbersSeen>,
+    of_terms: Vec<NumbersSeen>,
 }
 
 /// Numbers that were seen.
 #[derive(Debug, Clone, Copy, Default)]
-struct Seen {
+struct NumbersSeen {
     n: f64,
     sum: f64,
     squares: f64,
 }
 
-impl Seen {
+impl NumbersSeen {
     fn note(&mut self, number: f64) {
         self.n += 1.0;
         self.sum += number;
@@ -68,8 +68,8 @@ impl Surplus {
         let each = each.collect();
         Self {
             kinds: each,
-            of_kinds: vec![Seen::default(); kinds.len()],
-            of_terms: vec![Seen::default(); classes.len()],
+            of_kinds: vec![NumbersSeen::default(); kinds.len()],
+            of_terms: vec![NumbersSeen::default(); classes.len()],
         }
     }
 
@@ -83,8 +83,8 @@ impl Surplus {
         if self.kinds.is_empty() {
             return;
         }
-        self.of_kinds.fill(Seen::default());
-        self.of_terms.fill(Seen::default());
+        self.of_kinds.fill(NumbersSeen::default());
+        self.of_terms.fill(NumbersSeen::default());
         let told = told.map(|(query, ratio)| (query, ratio.max(1.0).ln()));
         for (query, log) in told.clone() {
             self.of_kinds[self.kinds[query] as usize].note(log);

@@ -150,13 +150,13 @@ struct Driver {
     choice: Choice,
     terms: Terms,
     scheduler: Scheduler,
-    elements: BTreeMap<ElementId, Known>,
+    elements: BTreeMap<ElementId, Tracked>,
     is_open: [bool; N_GROUPS as usize],
     now: Time,
     rng: SplitMix,
 }
 
-struct Known {
+struct Tracked {
     element: Element,
     polled_at: Time,
     is_being_polled: bool,
@@ -194,7 +194,7 @@ impl Driver {
     fn step(&mut self) {
         let (id, now) = (ElementId(self.rng.below(40)), self.now);
         let is_there = self.elements.contains_key(&id);
-        let is_being_polled = |known: &Known| known.is_being_polled;
+        let is_being_polled = |known: &Tracked| known.is_being_polled;
         match self.rng.below(100) {
             0..20 if !is_there => self.add(id),
             20..23 if is_there => {
@@ -289,7 +289,7 @@ impl Driver {
             group: GroupId::new(self.rng.below(N_GROUPS)),
             ..Element::default()
         };
-        let known = Known {
+        let known = Tracked {
             element,
             polled_at: self.now,
             is_being_polled: false,

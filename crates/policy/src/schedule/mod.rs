@@ -15,9 +15,9 @@
 //! - *sampled*: the batches of the sampling paper, at the end of every cycle;
 //! - *custom*: a [`CustomPolicy`] that someone else has written.
 
+mod closed_groups;
 pub mod conformance;
 mod custom;
-mod doors;
 pub(crate) mod due;
 mod learned;
 pub(crate) mod memory;
@@ -36,14 +36,14 @@ use crate::{
     Budget, Element, ElementId, Elements, Frequency, Gamma, GroupId, Groups, Objective, Order,
     Outcome, Present, Rate, Span, Time, Window,
 };
+use closed_groups::ClosedGroups;
 use custom::CustomQueue;
 pub use custom::{Custom, CustomPolicy, Past, StartingPoint};
-use doors::Doors;
 pub use due::DueTimes;
 use learned::Learned;
 pub use memory::{ElementMemory, Reason, Recollection, Usual};
 use memory::{Recalled, Remembered, numbers_from_bytes, numbers_to_bytes};
-use paced::{Habits, Paced, Queue, due_after};
+use paced::{InUseQueue, Paced, Queue, due_after};
 use planned::Planned;
 pub use quota::Quota;
 
@@ -122,7 +122,7 @@ pub struct Scheduler {
     groups: Groups,
     window: Option<Window>,
     mode: Mode,
-    doors: Doors,
+    closed_groups: ClosedGroups,
     shadow: Option<Box<ShadowLearner>>,
 }
 
@@ -188,7 +188,7 @@ impl Scheduler {
             groups,
             window,
             mode,
-            doors: Doors::default(),
+            closed_groups: ClosedGroups::default(),
             shadow,
         }
     }
@@ -269,7 +269,7 @@ impl Scheduler {
     /// An element is gone.
     pub fn remove(&mut self, id: ElementId, now: Time) {
         if let Some(group) = self.outermost(id) {
-            self.doors.release(id, group);
+            self.closed_groups.release(id, group);
         }
         let is_watched = self.is_watched(id);
         if let Some(shadow) = &mut self.shadow {
@@ -292,7 +292,7 @@ impl Scheduler {
     /// it is due. [`Time::NEVER`] if nothing is to be polled, or only in groups that are
     /// closed.
     pub fn wake_at(&mut self) -> Time {
-        if self.doors.is_ready() {
+        if self.closed_groups.is_ready() {
             return Time(f64::NEG_INFINITY);
         }
         match &mut self.mode {
@@ -308,20 +308,22 @@ impl Scheduler {
     ///
     /// It is not given again before its poll was [observed](Self::observe).
     pub fn next_poll(&mut self, now: Time, rng: &mut dyn Rng) -> Option<ElementId> {
-        if let Some(id) = self.doors.pop() {
+        if let Some(id) = self.closed_groups.pop() {
             return Some(id);
         }
-        for _ in 0..MOST_AT_DOORS {
+        for _ in 0..MOST_CLOSED {
             let id = match &mut self.mode {
                 Mode::Planned(planned) => planned.next_poll(plan_time(self.window, now), rng),
                 Mode::Paced(paced) => paced.next_poll(now),
                 Mode::Sampled(sampled) => sampled.next_poll(now, rng),
             }?;
-            if !self.doors.has_closed() {
+            if !self.closed_groups.has_closed() {
                 return Some(id);
             }
             match self.outermost(id) {
-                Some(group) if self.doors.is_closed(group) => self.doors.wait(id, group),
+                Some(group) if self.closed_groups.is_closed(group) => {
+                    self.closed_groups.wait(id, group)
+                }
                 _ => return Some(id),
             }
         }
@@ -358,7 +360,7 @@ impl Scheduler {
 
     /// An outermost group has opened or closed: nothing in one that is closed is polled.
     pub fn set_open(&mut self, group: GroupId, is_open: bool) {
-        self.doors.set_open(group, is_open);
+        self.closed_groups.set_open(group, is_open);
         if let Mode::Paced(paced) = &mut self.mode {
             paced.set_open(group, is_open);
         }
@@ -372,13 +374,13 @@ impl Scheduler {
             Mode::Paced(paced) => paced.first_due(),
             Mode::Sampled(sampled) => sampled.wake_at(),
         };
-        due <= by || self.doors.has_waiting()
+        due <= by || self.closed_groups.has_waiting()
     }
 
     /// Whether an element is due by a time that may be polled now: whose group is not
     /// closed.
     pub fn is_ready(&mut self, by: Time) -> bool {
-        if self.doors.is_ready() {
+        if self.closed_groups.is_ready() {
             return true;
         }
         match &mut self.mode {
@@ -401,7 +403,7 @@ impl Scheduler {
             return false;
         }
         if let Some(group) = self.outermost(id)
-            && self.doors.release(id, group)
+            && self.closed_groups.release(id, group)
         {
             return true;
         }
@@ -753,8 +755,8 @@ impl Mode {
                 Self::Paced(Box::new(paced))
             }
             Choice::InUse(rule) => {
-                let habits = Habits::new(rule, terms, present, now);
-                let paced = Paced::new(Queue::InUse(habits), present);
+                let in_use = InUseQueue::new(rule, terms, present, now);
+                let paced = Paced::new(Queue::InUse(in_use), present);
                 Self::Paced(Box::new(paced))
             }
             Choice::Custom(custom) => {
@@ -844,8 +846,8 @@ impl Sampled {
     }
 }
 
-/// So many are sent to wait at closed doors before the driver is asked to come again.
-const MOST_AT_DOORS: usize = 1000;
+/// So many are put to wait for closed groups before the driver is asked to come again.
+const MOST_CLOSED: usize = 1000;
 
 /// What going to a window's clock and back may lose, in days: so much later than
 /// asked is in time.

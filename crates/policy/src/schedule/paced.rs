@@ -21,7 +21,7 @@ pub(super) struct Paced {
 /// Who says when an element is due.
 #[derive(Debug)]
 pub(super) enum Queue {
-    InUse(Habits),
+    InUse(InUseQueue),
     Learned(Box<Learned>),
     Custom(Box<CustomQueue>),
 }
@@ -54,7 +54,7 @@ impl Paced {
         self.elements.set(id, element);
         self.enter(id);
         match &mut self.queue {
-            Queue::InUse(habits) => habits.add(id, now),
+            Queue::InUse(in_use) => in_use.add(id, now),
             Queue::Learned(learned) => learned.add(id, element, groups, now),
             Queue::Custom(custom) => custom.add(id, element, groups, now),
         }
@@ -74,7 +74,7 @@ impl Paced {
             *is_here = false;
         }
         match &mut self.queue {
-            Queue::InUse(habits) => habits.queue.take_out(id.0),
+            Queue::InUse(in_use) => in_use.queue.take_out(id.0),
             Queue::Learned(learned) => learned.remove(id, self.elements.get(id).cost.0),
             Queue::Custom(custom) => custom.remove(id),
         }
@@ -83,7 +83,7 @@ impl Paced {
     /// At once, if there is someone to poll; a policy of someone else's may say otherwise.
     pub(super) fn wake_at(&mut self) -> Time {
         let has_someone = match &mut self.queue {
-            Queue::InUse(habits) => habits.queue.len() > 0,
+            Queue::InUse(in_use) => in_use.queue.len() > 0,
             Queue::Learned(learned) => learned.has_someone(),
             Queue::Custom(custom) => return custom.wake_at(),
         };
@@ -103,7 +103,7 @@ impl Paced {
     /// When the earliest due of those who wait is due.
     pub(super) fn first_due(&mut self) -> Time {
         let first = match &mut self.queue {
-            Queue::InUse(habits) => habits.queue.first().map(|(due, _)| due),
+            Queue::InUse(in_use) => in_use.queue.first().map(|(due, _)| due),
             Queue::Learned(learned) => learned.first_due(),
             Queue::Custom(custom) => return custom.first_due(),
         };
@@ -112,12 +112,12 @@ impl Paced {
 
     pub(super) fn next_poll(&mut self, now: Time) -> Option<ElementId> {
         let (_, index) = match &mut self.queue {
-            Queue::InUse(habits) => habits.queue.first(),
+            Queue::InUse(in_use) => in_use.queue.first(),
             Queue::Learned(learned) => learned.first(&self.elements, now),
             Queue::Custom(custom) => return custom.next_poll(now),
         }?;
         match &mut self.queue {
-            Queue::InUse(habits) => habits.queue.take_out(index),
+            Queue::InUse(in_use) => in_use.queue.take_out(index),
             Queue::Learned(learned) => learned.take(index),
             Queue::Custom(_) => {}
         }
@@ -129,7 +129,7 @@ impl Paced {
             return;
         }
         match &mut self.queue {
-            Queue::InUse(habits) => habits.observe(id, outcome, now),
+            Queue::InUse(in_use) => in_use.observe(id, outcome, now),
             Queue::Learned(learned) => learned.observe(id, &self.elements, outcome, now),
             Queue::Custom(custom) => custom.observe(id, outcome, now),
         }
@@ -138,7 +138,7 @@ impl Paced {
     /// From now on the budget is another.
     pub(super) fn set_budget(&mut self, budget: &Budget) {
         match &mut self.queue {
-            Queue::InUse(habits) => habits.set_budget(&self.elements, &self.is_here, budget),
+            Queue::InUse(in_use) => in_use.set_budget(&self.elements, &self.is_here, budget),
             Queue::Learned(learned) => learned.set_budget(budget.as_per_day()),
             Queue::Custom(custom) => custom.set_budget(budget),
         }
@@ -147,9 +147,9 @@ impl Paced {
     /// Gives out an element whose turn it is not, if it is there and waiting.
     pub(super) fn take(&mut self, id: ElementId) -> bool {
         match &mut self.queue {
-            Queue::InUse(habits) => {
-                let is_waiting = habits.queue.due(id.0).is_some();
-                habits.queue.take_out(id.0);
+            Queue::InUse(in_use) => {
+                let is_waiting = in_use.queue.due(id.0).is_some();
+                in_use.queue.take_out(id.0);
                 is_waiting
             }
             Queue::Learned(learned) => learned.take_out_of_turn(id),
@@ -163,7 +163,7 @@ impl Paced {
             return;
         }
         match &mut self.queue {
-            Queue::InUse(habits) => habits.queue.put(id.0, due.0),
+            Queue::InUse(in_use) => in_use.queue.put(id.0, due.0),
             Queue::Learned(learned) => learned.put_back(id, due, now),
             Queue::Custom(custom) => custom.put_back(id, due),
         }
@@ -177,11 +177,11 @@ impl Paced {
         match &mut self.queue {
             Queue::Learned(learned) => learned.recall(groups, recalled),
             Queue::InUse(_) | Queue::Custom(_) if recalled.is_watched => {}
-            Queue::InUse(habits) => {
-                habits.remember(id, recalled.polled_at);
+            Queue::InUse(in_use) => {
+                in_use.remember(id, recalled.polled_at);
                 let remembered = recalled.remembered;
                 let due_in = remembered.map_or(0.0, |remembered| f64::from(remembered.due_in));
-                habits.queue.put(id.0, recalled.polled_at.0 + due_in);
+                in_use.queue.put(id.0, recalled.polled_at.0 + due_in);
             }
             Queue::Custom(custom) => {
                 let due_in = recalled.remembered.map(|remembered| remembered.due_in);
@@ -267,7 +267,7 @@ impl Paced {
 
     pub(super) fn due_at(&self, id: ElementId) -> Option<Time> {
         match &self.queue {
-            Queue::InUse(habits) => habits.queue.due(id.0).map(Time),
+            Queue::InUse(in_use) => in_use.queue.due(id.0).map(Time),
             Queue::Learned(learned) => learned.due_at(id).map(Time),
             Queue::Custom(custom) => custom.due_at(id),
         }
@@ -292,7 +292,7 @@ pub(super) fn due_after(polled_at: Time, due_in: Option<f32>) -> Option<Time> {
 
 /// A scheduler in use and what it remembers.
 #[derive(Debug)]
-pub(super) struct Habits {
+pub(super) struct InUseQueue {
     rule: InUse,
     memories: Vec<Memory>,
     queue: DueQueue,
@@ -302,12 +302,12 @@ pub(super) struct Habits {
     fixed: Span,
 }
 
-impl Habits {
+impl InUseQueue {
     pub(super) fn new(rule: InUse, terms: &Terms, present: Present<'_>, now: Time) -> Self {
         // What a first round takes.
         let total: f64 = present.iter().map(|(_, element)| element.cost.0).sum();
         let round = total / terms.budget.as_per_day();
-        let mut habits = Self {
+        let mut in_use = Self {
             rule,
             memories: Vec::with_capacity(present.len()),
             queue: DueQueue::with_capacity(present.len()),
@@ -315,10 +315,10 @@ impl Habits {
             fixed: Span(round),
         };
         for (id, phase) in present.ids().zip(phases(present.len())) {
-            habits.remember(id, now);
-            habits.queue.put(id.0, now.0 + phase * round);
+            in_use.remember(id, now);
+            in_use.queue.put(id.0, now.0 + phase * round);
         }
-        habits
+        in_use
     }
 
     /// A round takes as long as the elements that are there cost.

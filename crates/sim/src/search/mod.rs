@@ -7,7 +7,7 @@ use rand::SeedableRng;
 use rand_distr::{Distribution, Exp};
 use rand_pcg::Pcg64;
 use springtide_policy::agenda::rows::{
-    KnownRow, PageRead, SearchRequest, SearchSource, Settings, Standing,
+    KnownRow, PageRead, RowState, SearchRequest, SearchSource, Settings,
 };
 use springtide_policy::query::rounds::{Rounds, greedy_order, staleness_share};
 use springtide_policy::query::staleness::UpdateModel;
@@ -102,7 +102,7 @@ impl SearchWorld {
     }
 
     /// The rows as one who asks knows them at the start.
-    fn known_rows(&self, standing: Standing) -> impl Iterator<Item = KnownRow> + '_ {
+    fn known_rows(&self, standing: RowState) -> impl Iterator<Item = KnownRow> + '_ {
         (0..)
             .zip(&self.weights)
             .map(move |(row, &weight)| KnownRow {
@@ -164,7 +164,7 @@ pub fn run(
         Asker::Live => {
             let settings = Settings::new(Retrieval::USUAL, Objective::Content);
             let live = Live::new(queries.clone(), settings.retrieval);
-            let mut source = SearchSource::new(settings, world.known_rows(Standing::Held));
+            let mut source = SearchSource::new(settings, world.known_rows(RowState::Held));
             let generation = source.begin_queries();
             source.set_queries(generation, live, []);
             let value = |&rate: &Rate| PollValue::known(Objective::Content, rate);

@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use springtide_policy::agenda::Pace;
 use springtide_policy::agenda::rows::{
-    PageRead, PageRequest, RowChange, SearchRequest, SearchSource, Settings, Standing,
+    PageRead, PageRequest, RowChange, RowState, SearchRequest, SearchSource, Settings,
 };
 use springtide_policy::query::{Live, Queries, Retrieval};
 use springtide_policy::schedule::{self, Scheduler, Terms};
@@ -131,8 +131,8 @@ pub(super) fn run(
 /// The decisions about the source, with queries of which it is known what they find.
 fn source(world: &SearchWorld, queries: &Queries, shipping: &Shipping) -> SearchSource {
     let standing = match shipping.start {
-        Start::InSync => Standing::Held,
-        Start::Cold => Standing::New,
+        Start::InSync => RowState::Held,
+        Start::Cold => RowState::New,
     };
     let settings = shipping.settings.clone();
     let live = Live::new(queries.clone(), settings.retrieval);

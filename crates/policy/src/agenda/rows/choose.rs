@@ -1,7 +1,7 @@
 //! What to ask next, and what it is worth.
 
 use super::row::{MOST_MISSES_WITH_ID, Row};
-use super::{Bid, PageRequest, SearchRequest, SearchSource, Settings, Standing, WorthOf};
+use super::{Bid, PageRequest, RowState, SearchRequest, SearchSource, Settings, WorthOf};
 use crate::query::BestPage;
 use crate::{ElementId, Objective, Time};
 
@@ -86,7 +86,7 @@ impl SearchSource {
             let mut by_query = is_wanted.clone();
             for (wanted, row) in by_query.iter_mut().zip(&self.rows) {
                 let is_beyond_queries = row.n_misses >= MOST_MISSES_WITH_ID
-                    || matches!(row.standing, Standing::Out | Standing::Unreachable);
+                    || matches!(row.standing, RowState::Out | RowState::Unreachable);
                 if is_beyond_queries {
                     *wanted = 0.0;
                 }
@@ -119,14 +119,14 @@ impl SearchSource {
     /// as long as it may.
     pub fn has_due(&self, now: Time) -> bool {
         let is_due = |row: &Row| match row.standing {
-            Standing::New => self.is_new_and_free(row, now),
-            Standing::Held => self.is_overdue(row, now),
-            Standing::Unreachable | Standing::Out => false,
+            RowState::New => self.is_new_and_free(row, now),
+            RowState::Held => self.is_overdue(row, now),
+            RowState::Unreachable | RowState::Out => false,
         };
         self.rows.iter().any(is_due)
     }
 
-    /// Rows that have become [unreachable](Standing::Unreachable) since this was asked last.
+    /// Rows that have become [unreachable](RowState::Unreachable) since this was asked last.
     pub fn take_newly_unreachable(&mut self) -> Vec<ElementId> {
         std::mem::take(&mut self.newly_unreachable)
     }
@@ -177,7 +177,7 @@ impl SearchSource {
         let mut worth = Vec::with_capacity(self.rows.len());
         for row in &self.rows {
             let value = match row.standing {
-                Standing::Held => {
+                RowState::Held => {
                     n += 1.0;
                     let difference = row.differences.shrunk_mean(usual_difference);
                     let counts = row.weight.0 * row.staleness_weight.0 * difference;
@@ -217,7 +217,7 @@ impl SearchSource {
 
     /// What rows are worth by their ids: nothing where that may not be asked now.
     fn by_id(&self, worth: &[f64], now: Time) -> Vec<f64> {
-        let may_be_asked = |row: &Row| row.standing == Standing::Held && row.is_free(now);
+        let may_be_asked = |row: &Row| row.standing == RowState::Held && row.is_free(now);
         let rows = self.rows.iter().zip(worth);
         rows.map(|(row, &worth)| if may_be_asked(row) { worth } else { 0.0 })
             .collect()
@@ -235,7 +235,7 @@ impl SearchSource {
     fn is_overdue(&self, row: &Row, now: Time) -> bool {
         let longest = self.settings.max_interval;
         let longest = longest.filter(|_| self.settings.has_by_id);
-        row.standing != Standing::Out
+        row.standing != RowState::Out
             && row.is_free(now)
             && longest.is_some_and(|longest| now.since(row.since) >= longest)
     }
@@ -243,7 +243,7 @@ impl SearchSource {
     /// Whether a row was never had, and there is a way to have it now.
     fn is_new_and_free(&self, row: &Row, now: Time) -> bool {
         let has_by_id = self.settings.has_by_id;
-        row.standing == Standing::New
+        row.standing == RowState::New
             && (row.may_come_by_query(has_by_id) || has_by_id && row.is_free(now))
     }
 
@@ -252,7 +252,7 @@ impl SearchSource {
     fn leave_new_to_ids(&mut self, now: Time) -> Option<ElementId> {
         let mut first = None;
         for row in &mut self.rows {
-            if row.standing == Standing::New {
+            if row.standing == RowState::New {
                 row.n_misses = row.n_misses.max(MOST_MISSES_WITH_ID);
                 first = first.or_else(|| row.is_free(now).then_some(row.element));
             }
@@ -263,8 +263,8 @@ impl SearchSource {
     /// Nothing brings new rows.
     fn give_up_new(&mut self) {
         for row in &mut self.rows {
-            if row.standing == Standing::New {
-                row.standing = Standing::Unreachable;
+            if row.standing == RowState::New {
+                row.standing = RowState::Unreachable;
                 self.newly_unreachable.push(row.element);
             }
         }

@@ -16,7 +16,7 @@
 //!
 //! ```
 //! use springtide_policy::agenda::rows::{
-//!     KnownRow, PageRead, SearchRequest, SearchSource, Settings, Standing,
+//!     KnownRow, PageRead, SearchRequest, SearchSource, Settings, RowState,
 //! };
 //! use springtide_policy::query::{Live, Queries, Retrieval};
 //! use springtide_policy::schedule::Quota;
@@ -28,7 +28,7 @@
 //! };
 //! let rows = [7, 8].map(|number| KnownRow {
 //!     element: ElementId(number),
-//!     standing: Standing::Held,
+//!     standing: RowState::Held,
 //!     since: Time::START,
 //!     weight: Weight::ONE,
 //!     staleness_weight: Weight::ONE,
@@ -70,7 +70,7 @@ use std::collections::BTreeMap;
 
 pub use access::{LOOK_AGAIN, host_limit};
 pub use page::{NumberOfResults, PageRead};
-pub use row::{Differences, KnownRow, RowChange, Standing};
+pub use row::{Differences, KnownRow, RowChange, RowState};
 
 use crate::query::{Live, Page, Retrieval};
 use crate::schedule::Quota;
@@ -231,7 +231,7 @@ impl SearchSource {
     }
 
     /// Where we stand with a row, if it is one of ours.
-    pub fn standing(&self, element: ElementId) -> Option<Standing> {
+    pub fn standing(&self, element: ElementId) -> Option<RowState> {
         self.row(element).map(|row| row.standing)
     }
 
@@ -449,7 +449,7 @@ impl SearchSource {
     pub fn add(&mut self, element: ElementId, weight: Weight, now: Time) {
         self.push(KnownRow {
             element,
-            standing: Standing::New,
+            standing: RowState::New,
             since: now,
             weight,
             staleness_weight: Weight::ONE,
@@ -459,7 +459,7 @@ impl SearchSource {
 
     /// A row was polled at a time, by whatever request; and what had changed, if anything.
     pub fn polled(&mut self, element: ElementId, change: Option<&RowChange>, at: Time) {
-        self.stand(element, Standing::Held);
+        self.stand(element, RowState::Held);
         let Some(row) = self.row_mut(element) else {
             return;
         };
@@ -477,10 +477,10 @@ impl SearchSource {
 
     /// A row is gone, or we are kept from it.
     pub fn out(&mut self, element: ElementId) {
-        self.stand(element, Standing::Out);
+        self.stand(element, RowState::Out);
     }
 
-    fn stand(&mut self, element: ElementId, standing: Standing) {
+    fn stand(&mut self, element: ElementId, standing: RowState) {
         let Some(row) = self.row_mut(element) else {
             return;
         };

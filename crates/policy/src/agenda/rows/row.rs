@@ -8,7 +8,7 @@ pub struct KnownRow {
     /// Its number among all elements.
     pub element: ElementId,
     /// Where we stand with it.
-    pub standing: Standing,
+    pub standing: RowState,
     /// When it was last known to be fresh, or else became ours.
     pub since: Time,
     /// What its source and the list of our rows give it.
@@ -19,7 +19,7 @@ pub struct KnownRow {
 
 /// Where we stand with a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum RowState {
     /// It was never had.
     New,
     /// It was never had, no query brings it, and there is no request by id. It is not
@@ -31,7 +31,7 @@ pub enum Standing {
     Out,
 }
 
-impl Standing {
+impl RowState {
     /// Whether it was never had.
     pub(super) fn is_never_had(self) -> bool {
         matches!(self, Self::New | Self::Unreachable)
@@ -58,7 +58,7 @@ const MOST_MISSES_WITHOUT_ID: f64 = 4.0;
 #[derive(Debug, Clone)]
 pub(super) struct Row {
     pub(super) element: ElementId,
-    pub(super) standing: Standing,
+    pub(super) standing: RowState,
     /// When it was last known to be fresh, or else became ours.
     pub(super) since: Time,
     pub(super) weight: Weight,
@@ -92,7 +92,7 @@ impl Row {
             true => MOST_MISSES_WITH_ID,
             false => MOST_MISSES_WITHOUT_ID,
         };
-        self.standing == Standing::New && self.n_misses < most
+        self.standing == RowState::New && self.n_misses < most
     }
 
     /// Whether nothing keeps it from being asked for by its id now.

@@ -11,7 +11,7 @@ fn at(n: f64) -> Time {
     Time(n * SECOND)
 }
 
-fn row(number: u32, standing: Standing) -> KnownRow {
+fn row(number: u32, standing: RowState) -> KnownRow {
     KnownRow {
         element: ElementId(number),
         standing,
@@ -32,7 +32,7 @@ fn settings() -> Settings {
 /// them and so many on the server.
 fn source(
     settings: Settings,
-    standing: Standing,
+    standing: RowState,
     n_rows: u32,
     queries: &[(&[u32], f64)],
 ) -> SearchSource {
@@ -92,7 +92,7 @@ fn a_quota_is_kept_by_whoever_heeds_when_to_wake() {
         quota: Some(Quota::new(2, seconds(10.0))),
         ..settings()
     };
-    let mut source = source(settings, Standing::Held, 2, &[(&[0, 1], 2.0)]);
+    let mut source = source(settings, RowState::Held, 2, &[(&[0, 1], 2.0)]);
     let mut now = at(1.0);
     let both = source.request_for_row(ElementId(10)).unwrap();
     let mut left_at = Vec::new();
@@ -121,7 +121,7 @@ fn a_quota_is_kept_by_whoever_heeds_when_to_wake() {
 
 #[test]
 fn a_pause_doubles_with_each_refusal_and_is_reset_by_an_answer() {
-    let mut source = source(settings(), Standing::Held, 1, &[(&[0], 1.0)]);
+    let mut source = source(settings(), RowState::Held, 1, &[(&[0], 1.0)]);
     let (mut now, mut pauses) = (at(0.0), Vec::new());
     for _ in 0..4 {
         source.ended(now);
@@ -147,7 +147,7 @@ fn a_first_pause_of_more_than_a_day_is_not_cut() {
         pause: Span(3.0),
         ..settings()
     };
-    let mut source = source(settings, Standing::Held, 1, &[(&[0], 1.0)]);
+    let mut source = source(settings, RowState::Held, 1, &[(&[0], 1.0)]);
     for _ in 0..3 {
         assert_eq!(source.refused(at(0.0), at(0.0)), Some(Span(3.0)));
     }
@@ -155,7 +155,7 @@ fn a_first_pause_of_more_than_a_day_is_not_cut() {
 
 #[test]
 fn requests_that_were_under_way_when_it_refused_do_not_lengthen_the_pause() {
-    let mut source = source(settings(), Standing::Held, 1, &[(&[0], 1.0)]);
+    let mut source = source(settings(), RowState::Held, 1, &[(&[0], 1.0)]);
     assert_eq!(source.refused(at(1.0), at(3.0)), Some(seconds(5.0)));
     assert_eq!(source.refused(at(2.0), at(4.0)), None);
     assert_eq!(source.paused_until(at(4.0)), at(3.0) + seconds(5.0));
@@ -175,7 +175,7 @@ fn new_rows_come_by_queries_first_and_then_by_their_ids() {
     };
     // The first query should bring three, but brings two; the last finds one of 50.
     let queries: [(&[u32], f64); 2] = [(&[0, 1, 2], 3.0), (&[3], 5000.0)];
-    let mut source = source(settings, Standing::New, 4, &queries);
+    let mut source = source(settings, RowState::New, 4, &queries);
     let mut script = Vec::new();
     let mut now = at(0.0);
     while source.has_new(now) {
@@ -197,7 +197,7 @@ fn new_rows_come_by_queries_first_and_then_by_their_ids() {
 
 #[test]
 fn a_new_row_that_nothing_brings_becomes_unreachable_where_there_is_no_request_by_id() {
-    let mut source = source(settings(), Standing::New, 3, &[(&[0, 1], 2.0)]);
+    let mut source = source(settings(), RowState::New, 3, &[(&[0, 1], 2.0)]);
     let now = at(0.0);
     let mut n_pages = 0;
     while let Some(bid) = source.request_for_new(now) {
@@ -211,18 +211,18 @@ fn a_new_row_that_nothing_brings_becomes_unreachable_where_there_is_no_request_b
     let unreachable = [ElementId(11), ElementId(12)];
     assert_eq!(source.take_newly_unreachable(), unreachable);
     assert_eq!(source.take_newly_unreachable(), [], "told once");
-    assert_eq!(source.standing(ElementId(11)), Some(Standing::Unreachable));
+    assert_eq!(source.standing(ElementId(11)), Some(RowState::Unreachable));
     assert!(!source.has_new(now) && !source.has_due(now));
     assert_eq!(source.n_never_had(), 2);
     // It comes after all, with what is asked for others.
     source.polled(ElementId(11), None, now);
-    assert_eq!(source.standing(ElementId(11)), Some(Standing::Held));
+    assert_eq!(source.standing(ElementId(11)), Some(RowState::Held));
     assert_eq!(source.n_never_had(), 1);
 }
 
 #[test]
 fn nobody_is_given_up_while_a_page_is_under_way() {
-    let mut source = source(settings(), Standing::New, 2, &[(&[0], 1.0)]);
+    let mut source = source(settings(), RowState::New, 2, &[(&[0], 1.0)]);
     let now = at(0.0);
     let bid = source.request_for_new(now).unwrap();
     source.begun(&bid.request, now);
@@ -236,7 +236,7 @@ fn nobody_is_given_up_while_a_page_is_under_way() {
 
 #[test]
 fn an_answer_without_rows_says_little_of_each_row_and_one_of_many_pages_less() {
-    let mut source = source(settings(), Standing::Held, 2, &[(&[0, 1], 40.0)]);
+    let mut source = source(settings(), RowState::Held, 2, &[(&[0, 1], 40.0)]);
     let page = PageRequest {
         generation: 1,
         query: 0,
@@ -266,7 +266,7 @@ fn overdue_rows_get_every_other_request() {
         ..settings()
     };
     // Nothing finds rows 12 to 14.
-    let mut source = source(settings, Standing::Held, 5, &[(&[0, 1], 2.0)]);
+    let mut source = source(settings, RowState::Held, 5, &[(&[0, 1], 2.0)]);
     assert_eq!(source.request_for_overdue(at(29.0)), None);
     let mut script = Vec::new();
     for second in 30..36 {
@@ -312,7 +312,7 @@ fn the_request_that_is_worth_most_is_made() {
     };
     // Three rows in three pages: one by itself is worth more than a page with a third of
     // each, unless it may not be asked for.
-    let mut source = source(settings, Standing::Held, 3, &[(&[0, 1, 2], 25.0)]);
+    let mut source = source(settings, RowState::Held, 3, &[(&[0, 1, 2], 25.0)]);
     let worth = [1.0, 1.0, 3.0];
     let worth_of = |row: ElementId, _| Some(worth[row.index() - 10]);
     let now = at(0.0);
@@ -330,7 +330,7 @@ fn the_request_that_is_worth_most_is_made() {
 
 #[test]
 fn where_there_is_nothing_to_ask_it_is_thought_over_later_or_after_an_answer() {
-    let mut source = source(settings(), Standing::Held, 1, &[(&[0], 1.0)]);
+    let mut source = source(settings(), RowState::Held, 1, &[(&[0], 1.0)]);
     assert_eq!(best(&mut source, at(0.0)), None);
     source.reconsider_later(at(0.0));
     assert_eq!(source.wake_at(at(0.0)), at(0.2));
@@ -346,7 +346,7 @@ fn a_row_that_is_asked_for_is_not_asked_for_again_before_something_came_of_it() 
         max_interval: Some(seconds(600.0)),
         ..settings()
     };
-    let mut source = source(settings, Standing::Held, 2, &[]);
+    let mut source = source(settings, RowState::Held, 2, &[]);
     let (first, second) = (ElementId(10), ElementId(11));
     let next =
         |source: &mut SearchSource, now| best(source, at(now)).map(|bid| named(&bid.request));
@@ -372,7 +372,7 @@ fn rows_are_worth_their_weights_and_how_far_they_move_but_among_themselves() {
     let rows = [(10, 1.0, 2.0), (11, 3.0, 4.0)].map(|(number, weight, counts)| KnownRow {
         weight: Weight::new(weight).unwrap(),
         staleness_weight: Weight::new(counts).unwrap(),
-        ..row(number, Standing::Held)
+        ..row(number, RowState::Held)
     });
     let mut source = SearchSource::new(
         Settings {
@@ -427,18 +427,18 @@ fn rows_are_worth_their_weights_and_how_far_they_move_but_among_themselves() {
 #[test]
 fn a_row_that_was_never_had_is_worth_what_others_are() {
     let standings = [
-        Standing::Held,
-        Standing::Held,
-        Standing::New,
-        Standing::Unreachable,
-        Standing::Out,
+        RowState::Held,
+        RowState::Held,
+        RowState::New,
+        RowState::Unreachable,
+        RowState::Out,
     ];
     let rows = (10..).zip(standings).map(|(number, s)| row(number, s));
     let source = SearchSource::new(settings(), rows);
     let worth_of = |row: ElementId, _| Some(f64::from(row.0));
     let worth = source.worth_of_rows(&worth_of, Objective::Freshness);
     assert_eq!(worth, [10.0, 11.0, 10.5, 10.5, 0.0]);
-    let none_held = SearchSource::new(settings(), [row(10, Standing::New)]);
+    let none_held = SearchSource::new(settings(), [row(10, RowState::New)]);
     let worth = none_held.worth_of_rows(&worth_of, Objective::Freshness);
     assert_eq!(worth, [1.0]);
 }
@@ -449,7 +449,7 @@ fn rows_that_are_wanted_come_together_where_a_page_brings_more_than_one() {
         has_by_id: true,
         ..settings()
     };
-    let mut source = source(settings, Standing::Held, 4, &[(&[0, 1], 2.0), (&[2], 1.0)]);
+    let mut source = source(settings, RowState::Held, 4, &[(&[0, 1], 2.0), (&[2], 1.0)]);
     let wanted = |source: &SearchSource, rows: &[u32]| {
         let rows = rows.iter().map(|&row| ElementId(row));
         let request = source.request_for_wanted(rows);
@@ -490,7 +490,7 @@ fn one_row_is_asked_for_by_its_id_or_else_by_a_query_that_finds_it() {
             has_by_id,
             ..settings()
         };
-        let source = source(settings, Standing::Held, 3, &queries);
+        let source = source(settings, RowState::Held, 3, &queries);
         let request = source.request_for_row(ElementId(row));
         request.as_ref().map(named)
     };
@@ -503,7 +503,7 @@ fn one_row_is_asked_for_by_its_id_or_else_by_a_query_that_finds_it() {
 
 #[test]
 fn queries_are_made_anew_when_enough_rows_have_other_terms() {
-    let mut source = source(settings(), Standing::Held, 1000, &[(&[0, 1], 2.0)]);
+    let mut source = source(settings(), RowState::Held, 1000, &[(&[0, 1], 2.0)]);
     let asked = source.request_for_row(ElementId(10)).unwrap();
     let SearchRequest::Page(asked) = asked else {
         panic!("{asked:?}");
@@ -543,7 +543,7 @@ fn what_answers_have_shown_of_a_query_is_remembered_by_its_text() {
     let titled = |titles: &[(u32, &str)]| {
         let known = titles
             .iter()
-            .map(|&(number, _)| row(number, Standing::Held));
+            .map(|&(number, _)| row(number, RowState::Held));
         let mut source = SearchSource::new(settings(), known);
         let mut rows = RowsBuilder::new();
         for (_, title) in titles {
@@ -586,7 +586,7 @@ fn how_it_was_asked_is_remembered() {
         has_by_id: true,
         ..settings()
     };
-    let new = |settings: &Settings| source(settings.clone(), Standing::Held, 2, &[(&[0, 1], 2.0)]);
+    let new = |settings: &Settings| source(settings.clone(), RowState::Held, 2, &[(&[0, 1], 2.0)]);
     let mut before = new(&with_quota);
     let now = at(1000.0);
     let both = [ElementId(10), ElementId(11)];
@@ -653,7 +653,7 @@ fn bytes_that_were_written_before_are_read() {
         form: [1, 2, 3, 4, 5, 6, 7, 8],
         ..settings()
     };
-    let mut source = source(settings, Standing::Held, 1, &[(&[0], 1.0)]);
+    let mut source = source(settings, RowState::Held, 1, &[(&[0], 1.0)]);
     let now = Time(20_454.0);
     source.recall(&bytes, now);
     let until = source.paused_until(now);

@@ -146,7 +146,7 @@ impl Learned {
         let mut standing = member.standing(leaf, now);
         standing.interval = (self.tree.shows_at(member.leaf, now) - member.polled).max(SHORTEST);
         let worth = worth(elements.get(ElementId(index)));
-        if !self.hearsay.is_empty() {
+        if !self.hint_records.is_empty() {
             let path = self.tree.path(member.leaf);
             return worth * self.worth_now(index, &path, &standing).value;
         }

@@ -5,7 +5,7 @@ use super::clock::Clock;
 use super::likeness::Likeness;
 use super::tree::{Node, NodeId, ROOT};
 use super::{Learned, Member, NO_NODE};
-use crate::hint::Hearsay;
+use crate::hint::HintRecord;
 use crate::{ElementId, Gamma, GroupId, Groups, Time};
 
 impl Learned {
@@ -47,8 +47,8 @@ impl Learned {
     pub(in super::super) fn remember_group(&self, group: GroupId) -> Option<Vec<u8>> {
         match self.nodes.get(group.number() as usize) {
             Some(&node) if node != NO_NODE => {
-                let hearsay = self.hearsay.get(node as usize).copied();
-                Some(NodeMemory::of(&self.tree.nodes[node as usize], hearsay).to_bytes())
+                let hint_records = self.hint_records.get(node as usize).copied();
+                Some(NodeMemory::of(&self.tree.nodes[node as usize], hint_records).to_bytes())
             }
             _ => None,
         }
@@ -60,7 +60,7 @@ impl Learned {
             price: self.price,
             root: NodeMemory::of(
                 &self.tree.nodes[ROOT as usize],
-                self.hearsay.first().copied(),
+                self.hint_records.first().copied(),
             ),
             interval: Some(self.mean_interval),
         };
@@ -89,9 +89,10 @@ impl Learned {
         let node = self.tree.add(around);
         self.nodes[group.number() as usize] = node;
         memory.set(&mut self.tree.nodes[node as usize]);
-        if let Some(hearsay) = memory.hearsay() {
-            self.hearsay.resize(self.tree.nodes.len(), Hearsay::NONE);
-            self.hearsay[node as usize] = hearsay;
+        if let Some(hint_records) = memory.hint_records() {
+            self.hint_records
+                .resize(self.tree.nodes.len(), HintRecord::NONE);
+            self.hint_records[node as usize] = hint_records;
         }
     }
 
@@ -197,23 +198,23 @@ pub(in super::super) struct NodeMemory {
     changes: f64,
     days: f64,
     rate: f64,
-    hearsay: [f64; Hearsay::N],
+    hint_records: [f64; HintRecord::N],
     likeness: Likeness,
     shape: f64,
 }
 
 impl NodeMemory {
     /// What was remembered at first, and what came after.
-    const N_FIRST: usize = Clock::N + 3 + Hearsay::N;
+    const N_FIRST: usize = Clock::N + 3 + HintRecord::N;
     const N: usize = Self::N_FIRST + Likeness::N + 1;
 
-    fn of(node: &Node, hearsay: Option<Hearsay>) -> Self {
+    fn of(node: &Node, hint_records: Option<HintRecord>) -> Self {
         Self {
             clock: node.clock.numbers(),
             changes: node.changes,
             days: node.days,
             rate: node.rate,
-            hearsay: hearsay.unwrap_or(Hearsay::NONE).numbers(),
+            hint_records: hint_records.unwrap_or(HintRecord::NONE).numbers(),
             likeness: node.likeness,
             shape: node.shape,
         }
@@ -225,16 +226,16 @@ impl NodeMemory {
         (node.likeness, node.shape) = (self.likeness, self.shape);
     }
 
-    fn hearsay(&self) -> Option<Hearsay> {
-        let hearsay = Hearsay::from_numbers(self.hearsay);
-        (hearsay != Hearsay::NONE).then_some(hearsay)
+    fn hint_records(&self) -> Option<HintRecord> {
+        let hint_records = HintRecord::from_numbers(self.hint_records);
+        (hint_records != HintRecord::NONE).then_some(hint_records)
     }
 
     fn numbers(&self) -> [f64; Self::N] {
         let mut numbers = [0.0; Self::N];
         numbers[..Clock::N].copy_from_slice(&self.clock);
         numbers[Clock::N..Clock::N + 3].copy_from_slice(&[self.changes, self.days, self.rate]);
-        numbers[Clock::N + 3..Self::N_FIRST].copy_from_slice(&self.hearsay);
+        numbers[Clock::N + 3..Self::N_FIRST].copy_from_slice(&self.hint_records);
         let [log_shape, information] = self.likeness.numbers();
         numbers[Self::N_FIRST..].copy_from_slice(&[log_shape, information, self.shape]);
         numbers
@@ -256,12 +257,12 @@ impl NodeMemory {
             changes: first[Clock::N].max(0.0),
             days: first[Clock::N + 1].max(0.0),
             rate: first[Clock::N + 2].max(f64::MIN_POSITIVE),
-            hearsay: [0.0; Hearsay::N],
+            hint_records: [0.0; HintRecord::N],
             likeness,
             shape,
         };
         memory.clock.copy_from_slice(&first[..Clock::N]);
-        memory.hearsay.copy_from_slice(&first[Clock::N + 3..]);
+        memory.hint_records.copy_from_slice(&first[Clock::N + 3..]);
         Some(memory)
     }
 

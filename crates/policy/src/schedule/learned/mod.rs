@@ -31,7 +31,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{Terms, phases};
 use crate::estimate::updated;
-use crate::hint::{Hearsay, Hinting};
+use crate::hint::{HintRecord, Hinting};
 use crate::numeric::fading;
 use crate::value::{Blend, Worth, blended_value, blended_value_reaches};
 use crate::{
@@ -105,7 +105,7 @@ pub(super) struct Learned {
     deadlines: Option<Deadlines>,
     /// What hints are worth in each outermost group, by its node; empty until there
     /// is one.
-    hearsay: Vec<Hearsay>,
+    hint_records: Vec<HintRecord>,
     /// The elements with hints since their last poll.
     hinted: BTreeMap<u32, Hinted>,
     /// Those being polled out of turn: what they are worth says nothing of the price.
@@ -204,7 +204,7 @@ impl Deadlines {
 /// What a poll showed, how likely that was to be a change, and how long it was
 /// since the last.
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct PollEvidence {
     changed: bool,
     chance: f64,
     interval: f64,
@@ -255,7 +255,7 @@ impl Learned {
                     .fold(0.0, f64::max),
                 queue: VecDeque::with_capacity(present.len()),
             }),
-            hearsay: Vec::new(),
+            hint_records: Vec::new(),
             hinted: BTreeMap::new(),
             out_of_turn: BTreeSet::new(),
             closed: BTreeSet::new(),
@@ -578,7 +578,7 @@ impl Learned {
         self.wait(index, &path, &standing, worth);
         // Where hints say when to poll, intervals are not chosen.
         if hinted.is_none() {
-            let last = Seen {
+            let last = PollEvidence {
                 changed,
                 chance,
                 interval,
@@ -599,8 +599,9 @@ impl Learned {
         }
         let path = self.tree.path(self.members[id.index()].leaf);
         self.wind(&path, now.0);
-        if self.hearsay.len() < self.tree.nodes.len() {
-            self.hearsay.resize(self.tree.nodes.len(), Hearsay::NONE);
+        if self.hint_records.len() < self.tree.nodes.len() {
+            self.hint_records
+                .resize(self.tree.nodes.len(), HintRecord::NONE);
         }
         let standing = self.standing(index, now.0);
         let hinted = self.hinted.entry(index).or_insert(Hinted {
@@ -673,7 +674,7 @@ impl Learned {
     /// early, when it is most telling, and the one after later by as much. That
     /// costs next to nothing, for what such an element gains from a poll it has
     /// gained long before the next.
-    fn space_unevenly(&mut self, index: u32, path: &Path, belief: Gamma, last: Seen) {
+    fn space_unevenly(&mut self, index: u32, path: &Path, belief: Gamma, last: PollEvidence) {
         let leaf = path[path.len() - 1];
         let now = self.tree.nodes[leaf as usize].clock.shows;
         let member = &mut self.members[index as usize];
@@ -853,11 +854,14 @@ impl Learned {
     /// What hints mean for an element, and how many there were since its last poll;
     /// `None` if hints mean nothing.
     fn hinting(&self, index: u32, path: &Path, belief: Gamma) -> Option<(Hinting, u32)> {
-        if self.hearsay.is_empty() {
+        if self.hint_records.is_empty() {
             return None;
         }
         let node = path.get(1).unwrap_or(&ROOT);
-        let hinting = self.hearsay.get(*node as usize)?.hinting(belief.mean())?;
+        let hinting = self
+            .hint_records
+            .get(*node as usize)?
+            .hinting(belief.mean())?;
         let n_hints = self.hinted.get(&index).map_or(0, |hinted| hinted.n_hints);
         Some((hinting, n_hints))
     }
@@ -894,21 +898,21 @@ impl Learned {
         changed: bool,
     ) {
         let node = *path.get(1).unwrap_or(&ROOT) as usize;
-        let Some(hearsay) = self.hearsay.get_mut(node) else {
+        let Some(hint_records) = self.hint_records.get_mut(node) else {
             return;
         };
         let Gamma { shape, per } = standing.belief;
         match hinted {
             Some(hinted) => {
-                let fresh = match hearsay.hinting(standing.belief.mean()) {
+                let fresh = match hint_records.hinting(standing.belief.mean()) {
                     Some(hinting) => hinting.fresh(standing.interval, 0),
                     None => (-shape * (standing.interval / per).ln_1p()).exp(),
                 };
-                hearsay.observe_hinted(changed, hinted.n_hints, fresh);
+                hint_records.observe_hinted(changed, hinted.n_hints, fresh);
             }
             None => {
                 let chance = -(-shape * (standing.interval / per).ln_1p()).exp_m1();
-                hearsay.observe_unhinted(changed, chance);
+                hint_records.observe_unhinted(changed, chance);
             }
         }
     }

@@ -7,14 +7,14 @@ use crate::{ElementId, GroupId};
 /// Groups that are closed, as the gate says, and the elements that were given out
 /// meanwhile and wait for them to open, in that order.
 #[derive(Debug, Default)]
-pub(super) struct Doors {
+pub(super) struct ClosedGroups {
     closed: BTreeSet<GroupId>,
     waiting: BTreeMap<GroupId, VecDeque<ElementId>>,
     /// Groups that have opened, with someone waiting.
     open: BTreeSet<GroupId>,
 }
 
-impl Doors {
+impl ClosedGroups {
     pub(super) fn set_open(&mut self, group: GroupId, is_open: bool) {
         if !is_open {
             self.closed.insert(group);
