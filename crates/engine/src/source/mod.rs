@@ -254,7 +254,7 @@ pub(crate) enum MentionKind {
 }
 
 /// What was on a page of results, besides our rows.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct PageTally {
     /// How many results there were, those that came twice, and those of which nothing
     /// could be made.
@@ -274,7 +274,7 @@ pub(crate) enum Unread {
 }
 
 impl Unread {
-    fn answer(message: impl Into<String>) -> Self {
+    pub(crate) fn answer(message: impl Into<String>) -> Self {
         Self::Failed(FetchFailure::new(FailureKind::Answer, message.into()))
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use springtide_store::{Kept, Purpose};
 
-use super::{Answered, Own, PageTally, Protocol, Reading, Sent, Sighting, Unread};
+use super::{Answered, Own, Protocol, Reading, Sent, Sighting, Unread};
 use crate::fetch::{Answer, FailureKind, FetchFailure};
 use crate::search::{Form, answer};
 
@@ -49,21 +49,16 @@ impl Protocol for ResultPage {
             _ => return Err(Unread::Failed(refusal(answer))),
         }
         let shape = &self.form.search.answer;
-        let page = answer::page(shape, &answer.body).map_err(other_shape)?;
         let mut others = Vec::new();
-        for row in &page.rows {
-            if let Some(sighting) = self.form.find(row, answered.bodies)? {
-                others.push((row.id.clone(), sighting));
+        let page = answer::page(shape, &answer.body, |row| {
+            if let Some(sighting) = self.form.find(&row, answered.bodies)? {
+                others.push((row.id, sighting));
             }
-        }
+            Ok(())
+        })?;
         Ok(Reading {
             others,
-            page: PageTally {
-                n_results: page.n_results,
-                n_repeated: page.n_repeated,
-                n_unusable: page.n_unusable,
-                total: page.total,
-            },
+            page,
             ..Reading::default()
         })
     }
@@ -91,11 +86,12 @@ impl Protocol for RowById {
         }
         let shape = &self.form.search.answer;
         let id = &answered.kept.element.locator;
-        let Some(row) = answer::item(shape, id, &answer.body).map_err(other_shape)? else {
+        let Some(row) = answer::item(shape, id, &answer.body)? else {
             return Ok(Own::NotThere.into());
         };
         let sighting: Option<Sighting> = self.form.find(&row, answered.bodies)?;
-        let sighting = sighting.ok_or_else(|| other_shape("the row is not ours".to_owned()))?;
+        let not_ours = || Unread::answer("the answer cannot be used: the row is not ours");
+        let sighting = sighting.ok_or_else(not_ours)?;
         Ok(Own::Here(Box::new(sighting)).into())
     }
 }
@@ -105,10 +101,6 @@ fn with_headers(form: &Form) -> Sent<'_> {
         headers: &form.search.headers.0,
         ..Sent::default()
     }
-}
-
-fn other_shape(why: String) -> Unread {
-    Unread::answer(format!("the answer cannot be used: {why}"))
 }
 
 /// What a status says that no search box answers a query with.
