@@ -213,6 +213,7 @@ fn start(folder: &Path) -> (Duration, u64) {
             max_elements: u64::MAX,
             max_depth: 0,
             entries: springtide_engine::settings::FeedEntries::Pages,
+            allow_private: None,
             search: None,
         }],
     };

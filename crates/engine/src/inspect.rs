@@ -213,7 +213,15 @@ impl Visit<'_> {
             {
                 known
             }
-            previous => self.fetch_robots(url, &origin, previous.as_ref()).await?,
+            previous => {
+                let fetched = self.fetch_robots(url, &origin, previous.as_ref()).await?;
+                let Some(fetched) = fetched else {
+                    // The request for the address itself says why it may not be asked.
+                    let none = RobotsRules::new(&RobotsAnswer::None);
+                    return Ok((RobotsFound::None, none));
+                };
+                fetched
+            }
         };
         let rules = RobotsRules::at(&kept, self.clock.now());
         let found = match &kept.answer {
@@ -229,12 +237,13 @@ impl Visit<'_> {
         Ok((found, rules))
     }
 
+    /// What is known of a robots.txt once it was asked for; nothing if it may not be.
     async fn fetch_robots(
         &mut self,
         url: &Url,
         origin: &str,
         previous: Option<&Robots>,
-    ) -> Result<Robots, Error> {
+    ) -> Result<Option<Robots>, Error> {
         let mut at = robots::url_of(url);
         let mut n_redirects = 0;
         let answer = loop {
@@ -250,13 +259,15 @@ impl Visit<'_> {
             }
             match robots::read(&at, &hop, n_redirects) {
                 robots::Step::Done(answer) => break answer,
+                robots::Step::Refused => return Ok(None),
                 robots::Step::Follow(next) => {
                     n_redirects += 1;
                     at = next;
                 }
             }
         };
-        Ok(robots::keep(previous, origin, answer, self.clock.now()))
+        let kept = robots::keep(previous, origin, answer, self.clock.now());
+        Ok(Some(kept))
     }
 
     async fn follow(

@@ -26,6 +26,7 @@ pub mod origin;
 mod outside;
 mod permits;
 mod poll;
+mod reach;
 pub mod register;
 mod run;
 pub mod search;

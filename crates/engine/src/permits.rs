@@ -9,6 +9,7 @@ use url::Url;
 
 use crate::clock;
 use crate::fetch::{self, FetchFailure, RobotsRules, robots};
+use crate::reach::Reach;
 
 /// Whether a request may be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +51,8 @@ struct Origin<W> {
     is_asking: bool,
     /// Why it did not come the last time, if nobody answered.
     silence: Option<FetchFailure>,
+    /// Who was not allowed to ask for it, and when.
+    refused: Vec<(Reach, Moment)>,
     /// Those who wait to hear what it says.
     waiting: Vec<W>,
 }
@@ -57,6 +60,9 @@ struct Origin<W> {
 /// While a robots.txt cannot be had and what it said before holds on, it is asked for
 /// so often, in milliseconds.
 const TRY_AGAIN: i64 = 3_600_000;
+/// Whoever may not ask an origin is not told so again for so long, in milliseconds: a name
+/// may lead elsewhere afterwards.
+const REFUSED_FOR: i64 = 60_000;
 /// Origins of one group whose robots.txt are held: beyond that, those that were asked for
 /// longest ago are forgotten.
 const MOST_ORIGINS: usize = 32;
@@ -79,12 +85,16 @@ impl<W> Permits<W> {
         }
     }
 
-    /// Whether an address may be asked.
-    pub(crate) fn ask(&self, group: GroupId, url: &Url, now: Moment) -> Word {
+    /// Whether an address may be asked by someone who may reach so far.
+    pub(crate) fn ask(&self, group: GroupId, url: &Url, reach: Reach, now: Moment) -> Word {
         let key = (group, fetch::origin(url));
         let Some(origin) = self.origins.get(&key) else {
             return Word::Unknown;
         };
+        if origin.is_refused(reach, now) {
+            // The request is refused as well, before anyone is asked, and says why.
+            return Word::Known(Permit::Go);
+        }
         if origin.is_asking {
             return Word::Coming;
         }
@@ -154,6 +164,25 @@ impl<W> Permits<W> {
         waiting
     }
 
+    /// A robots.txt was not asked for, since who wanted to may not reach so far. What is
+    /// known of it stays as it is. Those who waited for it have to ask again: some of them
+    /// may reach farther.
+    pub(crate) fn refuse(
+        &mut self,
+        group: GroupId,
+        url: &Url,
+        reach: Reach,
+        now: Moment,
+    ) -> Vec<W> {
+        let origin = self.origin(group, &fetch::origin(url));
+        origin.is_asking = false;
+        origin.refused.retain(|(who, _)| *who != reach);
+        origin.refused.push((reach, now));
+        let waiting = std::mem::take(&mut origin.waiting);
+        self.forget_oldest(group);
+        waiting
+    }
+
     /// What a robots.txt says, as far as it is known.
     pub(crate) fn rules(&self, group: GroupId, origin: &str) -> Option<&RobotsRules> {
         let origin = self.origins.get(&(group, origin.to_owned()))?;
@@ -203,6 +232,7 @@ impl<W> Permits<W> {
                 tried_at: None,
                 is_asking: false,
                 silence: None,
+                refused: Vec::new(),
                 waiting: Vec::new(),
             })
     }
@@ -224,6 +254,13 @@ impl<W> Permits<W> {
         {
             self.origins.remove(&oldest);
         }
+    }
+}
+
+impl<W> Origin<W> {
+    fn is_refused(&self, reach: Reach, now: Moment) -> bool {
+        let mut refused = self.refused.iter();
+        refused.any(|&(who, at)| who == reach && clock::millis_between(at, now) < REFUSED_FOR)
     }
 }
 
@@ -282,19 +319,28 @@ mod tests {
         let old = robots("User-agent: *\nDisallow: /private\n", Moment(998 * DAY));
         let mut permits = Permits::<u8>::default();
         permits.recall(group, std::slice::from_ref(&old), Moment(998 * DAY));
-        assert_eq!(permits.ask(group, &url("/page"), now), Word::Unknown);
+        assert_eq!(
+            permits.ask(group, &url("/page"), Reach::default(), now),
+            Word::Unknown
+        );
         assert_eq!(permits.begin(group, &url("/page")), Some(old.clone()));
-        assert_eq!(permits.ask(group, &url("/page"), now), Word::Coming);
+        assert_eq!(
+            permits.ask(group, &url("/page"), Reach::default(), now),
+            Word::Coming
+        );
         permits.wait(group, &url("/page"), 7);
         // It could not be had: what was known before is handed back.
         assert_eq!(permits.set(group, old, now), [7]);
         let later = Moment(now.0 + 1000);
         assert_eq!(
-            permits.ask(group, &url("/page"), later),
+            permits.ask(group, &url("/page"), Reach::default(), later),
             Word::Known(Permit::Go)
         );
         // Whether what it kept us from is still so has to be asked.
-        assert_eq!(permits.ask(group, &url("/private"), later), Word::Unknown);
+        assert_eq!(
+            permits.ask(group, &url("/private"), Reach::default(), later),
+            Word::Unknown
+        );
         assert_eq!(
             permits.take_unkept().into_iter().collect::<Vec<_>>(),
             [group]
@@ -315,7 +361,7 @@ mod tests {
         assert_eq!(permits.kept(group).len(), MOST_ORIGINS);
         let newest = Url::parse("http://example.org:99/").unwrap();
         assert_eq!(
-            permits.ask(group, &newest, Moment(100)),
+            permits.ask(group, &newest, Reach::default(), Moment(100)),
             Word::Known(Permit::Go)
         );
     }

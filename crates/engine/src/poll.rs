@@ -15,6 +15,7 @@ use crate::clock::{self, Clock};
 use crate::fail_point::fail_point;
 use crate::fetch::{self, Answer, Ask, Client, FailureKind, FetchFailure, Overflow, robots};
 use crate::permits::Permit;
+use crate::reach::{Reach, Reaches};
 use crate::search::{Prepared, SearchJob};
 use crate::source::{Answered, Protocol, Reading, Unread};
 
@@ -45,19 +46,32 @@ pub(crate) struct Job {
 #[derive(Debug)]
 pub(crate) enum Message {
     /// It was sent on and asks whether it may go there.
-    Hop(Url, oneshot::Sender<(Permit, GroupId)>),
+    Hop(Onward),
     /// The fetch of a robots.txt was sent on; no robots.txt keeps it from there.
-    RobotsHop(Url, oneshot::Sender<(Permit, GroupId)>),
+    RobotsHop(Onward),
     /// One of its requests has ended.
     Ended(GroupId, Verdict),
     /// It is over.
     Done(Box<Done>),
     /// A robots.txt was fetched.
     Robots(GroupId, Url, Robots, Option<FetchFailure>),
+    /// A robots.txt was not fetched, since nothing of its origin may be for this reach.
+    RobotsRefused(GroupId, Url, Reach),
     /// The queries of a search source have been made up; or could not be, and why.
     Prepared(SourceId, Result<Box<Prepared>, springtide_policy::Error>),
     /// We cannot go on.
     Broken(springtide_store::Error),
+}
+
+/// Someone under way who was sent on.
+#[derive(Debug)]
+pub(crate) struct Onward {
+    /// Where to.
+    pub(crate) url: Url,
+    /// How far it may reach.
+    pub(crate) reach: Reach,
+    /// Who is told whether it may go there, and whose turn that is.
+    pub(crate) sender: oneshot::Sender<(Permit, GroupId)>,
 }
 
 /// A poll that is over.
@@ -94,7 +108,9 @@ pub(crate) enum Found {
 /// What polls share.
 #[derive(Debug, Clone)]
 pub(crate) struct PollContext {
+    /// The client of their reach.
     pub(crate) client: Client,
+    pub(crate) reach: Reach,
     pub(crate) clock: Clock,
     pub(crate) bodies: Arc<Bodies>,
     pub(crate) to_loop: mpsc::UnboundedSender<Message>,
@@ -104,6 +120,15 @@ pub(crate) struct PollContext {
 }
 
 impl PollContext {
+    /// The same for polls that may reach so far.
+    pub(crate) fn reaching(&self, reach: Reach, reaches: &Reaches) -> Self {
+        Self {
+            client: reaches.client(reach).clone(),
+            reach,
+            ..self.clone()
+        }
+    }
+
     pub(crate) fn tell(&self, message: Message) {
         // The loop ends only after all polls have; if it is gone, so is the need to
         // tell.
@@ -226,7 +251,11 @@ async fn follow(job: &Job, context: &PollContext, trip: &mut Trip) -> Result<Fou
         }
         context.client.guard().check(&next)?;
         let (sender, receiver) = oneshot::channel();
-        context.tell(Message::Hop(next.clone(), sender));
+        context.tell(Message::Hop(Onward {
+            url: next.clone(),
+            reach: context.reach,
+            sender,
+        }));
         match receiver.await {
             Ok((Permit::Go, group)) => host = group,
             Ok((Permit::Later, _)) | Err(_) => {
@@ -336,13 +365,21 @@ pub(crate) async fn fetch_robots(
         context.tell(Message::Ended(host, verdict));
         match step {
             robots::Step::Done(answer) => break answer,
+            robots::Step::Refused => {
+                context.tell(Message::RobotsRefused(group, url, context.reach));
+                return;
+            }
             robots::Step::Follow(next) => {
                 n_redirects += 1;
                 let (sender, receiver) = oneshot::channel();
                 if context.client.guard().check(&next).is_err() {
                     break RobotsAnswer::None;
                 }
-                context.tell(Message::RobotsHop(next.clone(), sender));
+                context.tell(Message::RobotsHop(Onward {
+                    url: next.clone(),
+                    reach: context.reach,
+                    sender,
+                }));
                 match receiver.await {
                     Ok((Permit::Go, group)) => host = group,
                     _ => break RobotsAnswer::Unreachable,

@@ -104,7 +104,7 @@ pub struct HttpSettings {
     pub timeout: std::time::Duration,
     /// The longest body, decoded.
     pub max_body: u64,
-    /// Which private addresses may be asked.
+    /// Which private addresses may be asked for sources that do not say so themselves.
     pub allow_private: AllowPrivate,
 }
 
@@ -168,6 +168,8 @@ pub struct SourceSettings {
     pub max_depth: u16,
     /// What the entries of a feed are.
     pub entries: FeedEntries,
+    /// Which private addresses may be asked for it, if not those that may be for all.
+    pub allow_private: Option<AllowPrivate>,
     /// How it is asked and what it answers, if it is a search box.
     pub search: Option<SearchSettings>,
 }

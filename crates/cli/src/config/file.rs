@@ -84,6 +84,7 @@ pub(crate) struct Source {
     pub(crate) list_every: Option<Lasting>,
     pub(crate) max_elements: Option<u64>,
     pub(crate) max_depth: Option<u16>,
+    pub(crate) allow_private: Option<AllowPrivate>,
     #[serde(default)]
     pub(crate) detect: Detect,
     // Of a feed only.

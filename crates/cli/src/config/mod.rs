@@ -146,6 +146,7 @@ pub(crate) fn source_with_defaults(
         max_elements: default_max_elements(kind),
         max_depth: DEFAULT_MAX_DEPTH,
         entries: FeedEntries::Pages,
+        allow_private: None,
         search: None,
     }
 }
@@ -493,6 +494,7 @@ fn source_settings(
             Some(file::Entries::Content) => FeedEntries::Content,
             Some(file::Entries::Pages) | None => FeedEntries::Pages,
         },
+        allow_private: source.allow_private.map(|allow| allow.0),
         search: None,
     })
 }

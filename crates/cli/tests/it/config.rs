@@ -46,6 +46,10 @@ fn values_are_checked_where_they_are_read() {
             "[http]\nallow_private = [\"10.0.0.0/99\"]\n",
             "no address and no network",
         ),
+        (
+            "[source.a]\nkind = \"page\"\nurl = \"http://a.example/\"\nallow_private = \"10.0.0.0/99\"\n",
+            "no address and no network",
+        ),
         ("[http]\ntimeout = \"40d\"\n", "longer than a day"),
         (
             "[target]\nage = { warn_after = \"2d\", error_after = \"1d\" }\n",

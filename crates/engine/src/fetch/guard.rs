@@ -130,7 +130,7 @@ impl fmt::Display for Refused {
         }
         write!(
             f,
-            "; to ask it all the same, name it in `allow_private` under `[http]`"
+            "; to ask it all the same, name it in `allow_private` under its source or `[http]`"
         )
     }
 }

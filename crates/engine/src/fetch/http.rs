@@ -17,7 +17,7 @@ use super::sockets::failure;
 use super::wire::Wire;
 use super::{FailureKind, FetchFailure};
 use crate::clock::Clock;
-use crate::settings::HttpSettings;
+use crate::settings::{AllowPrivate, HttpSettings};
 
 /// What we can decode, in the order in which we like it.
 const ACCEPT_ENCODING: &str = "gzip, br, zstd, deflate";
@@ -216,6 +216,18 @@ impl Client {
             guard: Guard::new(settings.allow_private.clone()),
             limits: Timeouts::new(settings.timeout),
             large: Arc::new(Semaphore::new(MOST_LARGE)),
+        })
+    }
+
+    /// A client that may ask other private addresses, over connections of its own.
+    ///
+    /// # Errors
+    /// If connections cannot be made at all.
+    pub(crate) fn allowing(&self, allow: AllowPrivate) -> Result<Self, Error> {
+        Ok(Self {
+            wire: self.wire.allowing(allow.clone())?,
+            guard: Guard::new(allow),
+            ..self.clone()
         })
     }
 

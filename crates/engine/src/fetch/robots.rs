@@ -130,6 +130,9 @@ pub enum Step {
     Follow(Url),
     /// This came of it.
     Done(RobotsAnswer),
+    /// Whoever asks may not ask its origin at all, so nothing was asked, and nothing is
+    /// known. Others may.
+    Refused,
 }
 
 /// What a hop that asked `url` for a robots.txt led to, after so many redirects.
@@ -140,11 +143,16 @@ pub enum Step {
 pub fn read(url: &Url, hop: &Result<Answer, FetchFailure>, n_redirects: usize) -> Step {
     let answer = match hop {
         Ok(answer) => answer,
-        // It leads to where nothing is ever asked.
         Err(FetchFailure {
             kind: FailureKind::Url | FailureKind::Address,
             ..
-        }) => return Step::Done(RobotsAnswer::None),
+        }) => {
+            return match n_redirects {
+                0 => Step::Refused,
+                // It leads to where nothing is ever asked.
+                _ => Step::Done(RobotsAnswer::None),
+            };
+        }
         Err(_) => return Step::Done(RobotsAnswer::Unreachable),
     };
     Step::Done(match answer.status {

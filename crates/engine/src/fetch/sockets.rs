@@ -12,7 +12,7 @@ use super::guard::{Guard, Refused, Resolver, refused};
 use super::http::{Error, Timeouts, took_too_long};
 use super::locator::origin;
 use super::{FailureKind, FetchFailure};
-use crate::settings::HttpSettings;
+use crate::settings::{AllowPrivate, HttpSettings};
 
 /// Headers of an answer over HTTP/2, in bytes. (Over HTTP/1.1 it is a hundred headers
 /// of some 400 kB in all, which is how hyper has it.)
@@ -37,6 +37,8 @@ pub(super) struct Sockets {
     /// Closes them.
     closing: reqwest::Client,
     kept: Arc<Mutex<Kept>>,
+    tls: rustls::ClientConfig,
+    connect_timeout: Duration,
 }
 
 impl Sockets {
@@ -44,10 +46,25 @@ impl Sockets {
         roots: rustls::RootCertStore,
         settings: &HttpSettings,
     ) -> Result<Self, Error> {
-        let guard = Guard::new(settings.allow_private.clone());
         let connect_timeout = Timeouts::new(settings.timeout).connect;
-        let tls = tls(roots)?;
-        let resolver = Arc::new(Resolver::new(guard));
+        let allow = settings.allow_private.clone();
+        Self::build(tls(roots)?, connect_timeout, allow, Arc::default())
+    }
+
+    /// Connections of their own, to other private addresses. How many are kept is counted
+    /// together.
+    pub(super) fn allowing(&self, allow: AllowPrivate) -> Result<Self, Error> {
+        let kept = Arc::clone(&self.kept);
+        Self::build(self.tls.clone(), self.connect_timeout, allow, kept)
+    }
+
+    fn build(
+        tls: rustls::ClientConfig,
+        connect_timeout: Duration,
+        allow: AllowPrivate,
+        kept: Arc<Mutex<Kept>>,
+    ) -> Result<Self, Error> {
+        let resolver = Arc::new(Resolver::new(Guard::new(allow)));
         let client = |max_idle_per_host| {
             reqwest::Client::builder()
                 .tls_backend_preconfigured(tls.clone())
@@ -68,7 +85,9 @@ impl Sockets {
         Ok(Self {
             keeping: client(MAX_IDLE_PER_HOST)?,
             closing: client(0)?,
-            kept: Arc::default(),
+            kept,
+            tls,
+            connect_timeout,
         })
     }
 

@@ -20,7 +20,7 @@ use url::{Position, Url};
 use super::http::{Error, Timeouts};
 use super::sockets::{self, Sockets};
 use super::{FailureKind, FetchFailure};
-use crate::settings::HttpSettings;
+use crate::settings::{AllowPrivate, HttpSettings};
 
 /// How requests get to their hosts. Clones share connections.
 #[derive(Debug, Clone)]
@@ -28,7 +28,7 @@ pub struct Wire(Kind);
 
 #[derive(Clone)]
 enum Kind {
-    Sockets(Sockets),
+    Sockets(Box<Sockets>),
     Memory(Arc<Dial>),
 }
 
@@ -62,7 +62,8 @@ impl Wire {
         roots: rustls::RootCertStore,
         settings: &HttpSettings,
     ) -> Result<Self, Error> {
-        Ok(Self(Kind::Sockets(Sockets::new(roots, settings)?)))
+        let sockets = Sockets::new(roots, settings)?;
+        Ok(Self(Kind::Sockets(Box::new(sockets))))
     }
 
     /// Within this process: every request has a connection of its own, to whoever
@@ -70,6 +71,15 @@ impl Wire {
     /// address the host alone matters.
     pub fn memory(dial: impl Fn(&Url) -> io::Result<DuplexStream> + Send + Sync + 'static) -> Self {
         Self(Kind::Memory(Arc::new(dial)))
+    }
+
+    /// The same with connections of their own, to other private addresses. Within this
+    /// process no name has an address.
+    pub(super) fn allowing(&self, allow: AllowPrivate) -> Result<Self, Error> {
+        Ok(match &self.0 {
+            Kind::Sockets(sockets) => Self(Kind::Sockets(Box::new(sockets.allowing(allow)?))),
+            Kind::Memory(_) => self.clone(),
+        })
     }
 
     /// Carries a request there, and the head of the answer back.
@@ -99,7 +109,7 @@ impl Wire {
     #[cfg(test)]
     pub(super) fn closing_all(self) -> Self {
         match self.0 {
-            Kind::Sockets(sockets) => Self(Kind::Sockets(sockets.closing_all())),
+            Kind::Sockets(sockets) => Self(Kind::Sockets(Box::new(sockets.closing_all()))),
             Kind::Memory(_) => self,
         }
     }

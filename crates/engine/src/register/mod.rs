@@ -973,6 +973,7 @@ mod tests {
             max_elements: u64::MAX,
             max_depth: 5,
             entries: crate::settings::FeedEntries::Pages,
+            allow_private: None,
             search: None,
         }
     }

@@ -4,14 +4,14 @@ use springtide_policy::agenda::rows::host_limit;
 use springtide_policy::agenda::{Poll, Request, Ticket, Waiting};
 use springtide_policy::schedule::Quota;
 use springtide_policy::{GroupId, Time};
-use springtide_store::{FailureKind, Kept, Moment, Purpose, Robots, SourceKind, State};
-use tokio::sync::oneshot;
+use springtide_store::{FailureKind, Kept, Moment, Purpose, Robots, SourceId, SourceKind, State};
 use url::Url;
 
 use super::{Engine, Launch, SourceState, Waiter};
 use crate::fetch::{self, FetchFailure, GroupPath, group_of, robots};
 use crate::permits::{Permit, Word};
-use crate::poll::{self, Done, Job, Way};
+use crate::poll::{self, Done, Job, Onward, Way};
+use crate::reach::Reach;
 use crate::settings::FirstPass;
 use crate::{Error, clock};
 
@@ -91,8 +91,9 @@ impl Engine {
             }
         };
         let mut host = self.host_of(&address.url)?;
+        let reach = self.reach_of(kept.element.source);
         if let Some(moved_to) = address.instead.take_if(|_| {
-            let word = self.permits.ask(host, &address.url, now);
+            let word = self.permits.ask(host, &address.url, reach, now);
             let is_kept_out = matches!(word, Word::Known(permit) if permit != Permit::Go);
             is_kept_out || self.agenda.gate().pause(host, at).is_some()
         }) {
@@ -112,7 +113,7 @@ impl Engine {
             );
             return Ok(());
         }
-        match self.permits.ask(host, &address.url, now) {
+        match self.permits.ask(host, &address.url, reach, now) {
             Word::Known(Permit::Go) => {
                 let job = self.job(kept, address, &poll, now);
                 self.begin(job);
@@ -131,7 +132,7 @@ impl Engine {
             Word::Unknown => {
                 self.agenda.refund(&poll);
                 self.permits.wait(host, &address.url, Waiter::Poll(poll));
-                self.fetch_robots(host, &address.url, at);
+                self.fetch_robots(host, reach, &address.url, at);
             }
         }
         Ok(())
@@ -154,39 +155,65 @@ impl Engine {
 
     /// Fetches a robots.txt in a turn that has been taken. Nothing else of the host is
     /// asked before it is there.
-    pub(super) fn fetch_robots(&mut self, host: GroupId, url: &Url, at: Time) {
+    pub(super) fn fetch_robots(&mut self, host: GroupId, reach: Reach, url: &Url, at: Time) {
         let previous = self.permits.begin(host, url);
         self.agenda.gate_mut().hold(host, at);
         self.progress.n_robots += 1;
-        let fetch = Launch::Robots(host, robots::url_of(url), previous);
+        let fetch = Launch::Robots(host, reach, robots::url_of(url), previous);
         self.launches.push(fetch);
     }
 
+    /// How far polls of a source may reach.
+    pub(super) fn reach_of(&self, source: SourceId) -> Reach {
+        let state = self.sources.get(&source);
+        state.map_or_else(Reach::default, |state| state.reach)
+    }
+
     /// Someone under way was sent on, and asks whether it may go there.
-    pub(super) fn ask_to_go_on(
-        &mut self,
-        url: Url,
-        sender: oneshot::Sender<(Permit, GroupId)>,
-        now: Moment,
-    ) -> Result<(), Error> {
+    pub(super) fn ask_to_go_on(&mut self, onward: Onward, now: Moment) -> Result<(), Error> {
+        let (url, reach) = (onward.url.clone(), onward.reach);
         let group = self.host_of(&url)?;
         let at = clock::time(now);
-        match self.permits.ask(group, &url, now) {
+        match self.permits.ask(group, &url, reach, now) {
             Word::Known(Permit::Go) => {
-                self.wait_for_turn(group, Waiter::Hop(group, url, sender), at);
+                self.wait_for_turn(group, Waiter::Hop(group, onward), at);
             }
-            Word::Known(permit) => self.launches.push(Launch::Grant(sender, permit, group)),
+            Word::Known(permit) => self
+                .launches
+                .push(Launch::Grant(onward.sender, permit, group)),
             Word::Coming => {
-                let waiter = Waiter::Hop(group, url.clone(), sender);
+                let waiter = Waiter::Hop(group, onward);
                 self.permits.wait(group, &url, waiter);
             }
             Word::Unknown => {
-                let waiter = Waiter::Hop(group, url.clone(), sender);
+                let waiter = Waiter::Hop(group, onward);
                 self.permits.wait(group, &url, waiter);
                 self.permits.begin(group, &url);
                 self.agenda.gate_mut().hold(group, at);
                 self.progress.n_robots += 1;
-                self.wait_for_turn(group, Waiter::Robots(group, url), at);
+                self.wait_for_turn(group, Waiter::Robots(group, reach, url), at);
+            }
+        }
+        Ok(())
+    }
+
+    /// A robots.txt was not asked for, since who wanted to may not reach so far.
+    pub(super) fn hear_robots_refused(
+        &mut self,
+        group: GroupId,
+        url: &Url,
+        reach: Reach,
+        now: Moment,
+    ) -> Result<(), Error> {
+        let at = clock::time(now);
+        self.progress.n_robots = self.progress.n_robots.saturating_sub(1);
+        let waiting = self.permits.refuse(group, url, reach, now);
+        self.agenda.gate_mut().release(group, at);
+        for waiter in waiting {
+            match waiter {
+                Waiter::Poll(poll) => self.agenda.wait(poll, at),
+                Waiter::Hop(_, onward) => self.ask_to_go_on(onward, now)?,
+                Waiter::Robots(..) | Waiter::Search(_) => {}
             }
         }
         Ok(())
@@ -212,9 +239,11 @@ impl Engine {
         for waiter in waiting {
             match waiter {
                 Waiter::Poll(poll) => self.resume(group, poll, now)?,
-                Waiter::Hop(group, url, sender) => match self.permits.known(group, &url) {
-                    Permit::Go => self.wait_for_turn(group, Waiter::Hop(group, url, sender), at),
-                    permit => self.launches.push(Launch::Grant(sender, permit, group)),
+                Waiter::Hop(group, onward) => match self.permits.known(group, &onward.url) {
+                    Permit::Go => self.wait_for_turn(group, Waiter::Hop(group, onward), at),
+                    permit => self
+                        .launches
+                        .push(Launch::Grant(onward.sender, permit, group)),
                 },
                 Waiter::Robots(..) | Waiter::Search(_) => {}
             }
@@ -253,12 +282,13 @@ impl Engine {
     /// Someone who waited has a turn.
     fn go_on(&mut self, ticket: Ticket, now: Moment) {
         match self.tickets.remove(&ticket) {
-            Some(Waiter::Hop(group, _, sender)) => {
-                self.launches.push(Launch::Grant(sender, Permit::Go, group));
+            Some(Waiter::Hop(group, onward)) => {
+                let grant = Launch::Grant(onward.sender, Permit::Go, group);
+                self.launches.push(grant);
             }
-            Some(Waiter::Robots(group, url)) => {
+            Some(Waiter::Robots(group, reach, url)) => {
                 let previous = self.permits.begin(group, &url);
-                let fetch = Launch::Robots(group, robots::url_of(&url), previous);
+                let fetch = Launch::Robots(group, reach, robots::url_of(&url), previous);
                 self.launches.push(fetch);
             }
             Some(Waiter::Search(mut job)) => {
@@ -274,11 +304,11 @@ impl Engine {
     fn give_up(&mut self, ticket: Ticket, now: Moment) -> Result<(), Error> {
         let at = clock::time(now);
         match self.tickets.remove(&ticket) {
-            Some(Waiter::Hop(group, _, sender)) => {
-                self.launches
-                    .push(Launch::Grant(sender, Permit::Later, group));
+            Some(Waiter::Hop(group, onward)) => {
+                let grant = Launch::Grant(onward.sender, Permit::Later, group);
+                self.launches.push(grant);
             }
-            Some(Waiter::Robots(group, url)) => {
+            Some(Waiter::Robots(group, _, url)) => {
                 // As if it had been asked for in vain.
                 let previous = self.permits.begin(group, &url);
                 let origin = fetch::origin(&url);

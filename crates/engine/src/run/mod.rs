@@ -41,7 +41,8 @@ use crate::handle::{Command, Controls};
 use crate::ledger::Ledger;
 use crate::newcomers::Newcomers;
 use crate::permits::{self, Permit, Permits};
-use crate::poll::{self, Job, Message, PollContext};
+use crate::poll::{self, Job, Message, Onward, PollContext};
+use crate::reach::{Reach, Reaches};
 use crate::search::Search;
 use crate::settings::{Settings, SourceSettings};
 use crate::source::Protocol;
@@ -127,6 +128,7 @@ struct Engine {
     shared_hosts: BTreeSet<GroupId>,
 
     context: PollContext,
+    reaches: Reaches,
     messages: mpsc::UnboundedReceiver<Message>,
     tasks: JoinSet<()>,
     preparations: JoinSet<()>,
@@ -170,9 +172,9 @@ enum Waiter {
     /// A poll that has not begun.
     Poll(springtide_policy::agenda::Poll),
     /// A poll under way that was sent on, or the fetch of a robots.txt that was.
-    Hop(GroupId, Url, oneshot::Sender<(Permit, GroupId)>),
+    Hop(GroupId, Onward),
     /// The fetch of a robots.txt.
-    Robots(GroupId, Url),
+    Robots(GroupId, Reach, Url),
     /// A request to a search source that is at another host than the rest of it.
     Search(Box<Job>),
 }
@@ -180,13 +182,14 @@ enum Waiter {
 /// Something that may begin, or go on.
 enum Launch {
     Poll(Box<Job>),
-    Robots(GroupId, Url, Option<Robots>),
+    Robots(GroupId, Reach, Url, Option<Robots>),
     /// What is said to someone under way who asked.
     Grant(oneshot::Sender<(Permit, GroupId)>, Permit, GroupId),
 }
 
 struct SourceState {
     settings: SourceSettings,
+    reach: Reach,
     protocols: Protocols,
     /// What its Last-Modified has proved to be.
     dates: springtide_policy::estimate::DateTrust,
@@ -400,16 +403,19 @@ impl Engine {
     fn hear(&mut self, message: Message, now: Moment) -> Result<(), Error> {
         let at = clock::time(now);
         match message {
-            Message::Hop(url, sender) => self.ask_to_go_on(url, sender, now)?,
-            Message::RobotsHop(url, sender) => {
-                let group = self.host_of(&url)?;
-                self.wait_for_turn(group, Waiter::Hop(group, url, sender), at);
+            Message::Hop(onward) => self.ask_to_go_on(onward, now)?,
+            Message::RobotsHop(onward) => {
+                let group = self.host_of(&onward.url)?;
+                self.wait_for_turn(group, Waiter::Hop(group, onward), at);
             }
             Message::Ended(group, verdict) => {
                 self.agenda.ended(group, verdict, at, &mut self.rng);
             }
             Message::Robots(group, url, robots, silence) => {
                 self.hear_robots(group, &url, (robots, silence), now)?;
+            }
+            Message::RobotsRefused(group, url, reach) => {
+                self.hear_robots_refused(group, &url, reach, now)?;
             }
             Message::Done(done) => self.conclude(*done, now)?,
             Message::Prepared(source, prepared) => self.install(source, prepared)?,
@@ -533,11 +539,15 @@ impl Engine {
             match launch {
                 Launch::Poll(job) => {
                     gate.left(job.host, at);
-                    self.tasks.spawn(poll::poll(*job, self.context.clone()));
+                    let source = self.sources.get(&job.kept.element.source);
+                    let reach = source.map_or_else(Reach::default, |state| state.reach);
+                    let context = self.context.reaching(reach, &self.reaches);
+                    self.tasks.spawn(poll::poll(*job, context));
                 }
-                Launch::Robots(group, url, previous) => {
+                Launch::Robots(group, reach, url, previous) => {
                     gate.left(group, at);
-                    let fetch = poll::fetch_robots(group, url, previous, self.context.clone());
+                    let context = self.context.reaching(reach, &self.reaches);
+                    let fetch = poll::fetch_robots(group, url, previous, context);
                     self.tasks.spawn(fetch);
                 }
                 Launch::Grant(sender, permit, group) => {

@@ -28,7 +28,8 @@ use crate::ledger::Ledger;
 use crate::newcomers::Newcomers;
 use crate::permits::{self, Permits};
 use crate::poll::PollContext;
-use crate::settings::{AllowPrivate, FeedEntries, FirstPass, Settings};
+use crate::reach::{Reach, Reaches};
+use crate::settings::{FeedEntries, FirstPass, Settings};
 use crate::{Error, Outside, choose, clock, register};
 
 /// Elements without a copy that are asked at the start why they have none.
@@ -52,6 +53,7 @@ impl Engine {
         let mut store = Sqlite::create_or_open(&inner)?;
         let bodies = Arc::new(Bodies::open(inner.join("bodies"))?);
         let client = Client::over(wire, &settings.http, clock)?;
+        let mut reaches = Reaches::new(settings.http.allow_private.clone(), client.clone());
         let registered = register::register(&mut store, &settings, now, &mut |_| {})?;
 
         let mut rng = Pcg64::seed_from_u64(seed);
@@ -62,6 +64,7 @@ impl Engine {
             };
             let state = SourceState {
                 settings: wanted.clone(),
+                reach: reaches.of(wanted)?,
                 protocols: Protocols::of(wanted, settings.http.max_body)?,
                 dates: DateTrust::default(),
                 has_sitemaps: false,
@@ -92,6 +95,7 @@ impl Engine {
         let (to_loop, messages) = mpsc::unbounded_channel();
         let context = PollContext {
             client,
+            reach: Reach::default(),
             clock,
             bodies,
             to_loop,
@@ -116,6 +120,7 @@ impl Engine {
             searches: BTreeMap::new(),
             shared_hosts: BTreeSet::new(),
             context,
+            reaches,
             messages,
             tasks: JoinSet::new(),
             preparations: JoinSet::new(),
@@ -227,8 +232,7 @@ impl Engine {
         // has failed.
         let time_out = self.time_out();
         // Someone may have set this since.
-        let is_mending =
-            self.settings.http.allow_private != AllowPrivate::None && out.len() <= MOST_MENDED;
+        let is_mending = self.reaches.has_private() && out.len() <= MOST_MENDED;
         for (id, group, polled_at, is_gone) in out {
             let wait = match is_gone {
                 false if time_out > ROBOTS_HOLD => ROBOTS_HOLD,

@@ -173,7 +173,8 @@ impl Engine {
             return Ok(());
         };
         let host = self.host_of(&job.url)?;
-        match self.permits.ask(host, &job.url, now) {
+        let reach = self.reach_of(source);
+        match self.permits.ask(host, &job.url, reach, now) {
             Word::Known(Permit::Go) if host == poll.group => {
                 self.leave_for_search(&job, at);
                 self.begin(job);
@@ -192,14 +193,14 @@ impl Engine {
             Word::Coming => self.agenda.give_back_search(&poll, at),
             Word::Unknown if host == poll.group => {
                 self.agenda.refund_search(&poll);
-                self.fetch_robots(host, &job.url, at);
+                self.fetch_robots(host, reach, &job.url, at);
             }
             Word::Unknown => {
                 self.agenda.give_back_search(&poll, at);
                 self.permits.begin(host, &job.url);
                 self.agenda.gate_mut().hold(host, at);
                 self.progress.n_robots += 1;
-                self.wait_for_turn(host, Waiter::Robots(host, job.url), at);
+                self.wait_for_turn(host, Waiter::Robots(host, reach, job.url), at);
             }
         }
         Ok(())

@@ -151,6 +151,7 @@ mod tests {
             max_elements: 100,
             max_depth: 5,
             entries: crate::settings::FeedEntries::Pages,
+            allow_private: None,
             search: None,
         };
         let search = SearchSettings {

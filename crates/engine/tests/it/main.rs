@@ -16,6 +16,7 @@ mod listing;
 mod moves;
 mod origin;
 mod own_policy;
+mod reach;
 mod robots;
 mod run;
 mod same;

@@ -320,6 +320,7 @@ async fn five_redirects_are_followed_and_half_a_megabyte_is_read() {
         match robots::read(&url, &hop, n_redirects) {
             Step::Follow(next) => url = next,
             Step::Done(answer) => break answer,
+            Step::Refused => panic!("{hop:?}"),
         }
         n_redirects += 1;
     };

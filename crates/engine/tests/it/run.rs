@@ -59,6 +59,7 @@ pub(crate) fn settings(sources: &[(&str, SourceKind, String)]) -> Settings {
                 max_elements: 100_000,
                 max_depth: 5,
                 entries: springtide_engine::settings::FeedEntries::Pages,
+                allow_private: None,
                 search: None,
             })
             .collect(),
