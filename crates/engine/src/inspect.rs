@@ -170,7 +170,7 @@ impl Visit<'_> {
         } else {
             let limits = ListingLimits {
                 n_entries: 200_000,
-                n_bytes: 50 << 20,
+                n_bytes: usize::try_from(self.settings.http.max_body).unwrap_or(usize::MAX),
                 hosts: ListedHosts::All,
             };
             let content_type = answer.content_type.as_deref();

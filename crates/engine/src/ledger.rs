@@ -31,11 +31,14 @@ pub(crate) struct Ledger {
     places: Option<Places>,
     next_element: u32,
     /// Bodies that nothing names once all is kept.
-    obsolete: Vec<BodyId>,
+    obsolete: Vec<(ElementId, BodyId)>,
 }
 
-/// Elements whose bodies are looked through at the end of a run.
+/// Elements whose bodies are looked through.
 const MOST_TO_LOOK_THROUGH: u32 = 1_000_000;
+/// Bodies that nothing names any more are removed once there are so many of them, and as
+/// many more for each thousand elements that have to be looked through.
+const MOST_OBSOLETE: usize = 64;
 
 impl Ledger {
     pub(crate) fn new(
@@ -90,19 +93,47 @@ impl Ledger {
         Ok(())
     }
 
-    /// Lets go of the store, and of bodies of listings that have been read and compared,
-    /// unless anyone else names them. Of very many elements that is left to `doctor`.
+    /// Lets go of the store, and of bodies of listings that have been read and compared.
     pub(crate) fn close(mut self, bodies: &Bodies) -> Result<(), Error> {
-        let mut obsolete: BTreeSet<_> = self.obsolete.drain(..).collect();
-        if !obsolete.is_empty() && self.next_element <= MOST_TO_LOOK_THROUGH {
+        self.remove_obsolete(bodies, &|_| false)?;
+        Ok(self.store.close()?)
+    }
+
+    /// Removes bodies of listings that have been read and compared, if there are many.
+    /// Those of listings that are being polled stay: they may be as they were before.
+    pub(crate) fn tidy(
+        &mut self,
+        bodies: &Bodies,
+        is_under_way: &dyn Fn(ElementId) -> bool,
+    ) -> Result<(), Error> {
+        let most = MOST_OBSOLETE * (1 + self.next_element as usize / 1000);
+        match self.obsolete.len() >= most {
+            true => self.remove_obsolete(bodies, is_under_way),
+            false => Ok(()),
+        }
+    }
+
+    /// Removes bodies of listings, unless anyone names them. Of very many elements that is
+    /// left to `doctor`.
+    fn remove_obsolete(
+        &mut self,
+        bodies: &Bodies,
+        is_under_way: &dyn Fn(ElementId) -> bool,
+    ) -> Result<(), Error> {
+        if self.next_element > MOST_TO_LOOK_THROUGH {
+            self.obsolete.clear();
+        }
+        let may_stay = self.obsolete.extract_if(.., |(id, _)| !is_under_way(*id));
+        let mut obsolete: BTreeSet<BodyId> = may_stay.map(|(_, body)| body).collect();
+        if !obsolete.is_empty() {
             self.store.bodies(&mut |body| {
                 obsolete.remove(&body);
             })?;
-            for body in obsolete {
-                bodies.remove(body)?;
-            }
         }
-        Ok(self.store.close()?)
+        for body in obsolete {
+            bodies.remove(body)?;
+        }
+        Ok(())
     }
 }
 
@@ -222,9 +253,9 @@ impl Ledger {
         Ok(found.into_iter().all(|other| other == id))
     }
 
-    /// A body that nothing names any more.
-    pub(crate) fn drop_body(&mut self, body: BodyId) {
-        self.obsolete.push(body);
+    /// A body that a listing does not name any more.
+    pub(crate) fn drop_body(&mut self, id: ElementId, body: BodyId) {
+        self.obsolete.push((id, body));
     }
 
     fn remember(&mut self, kept: &Kept) {

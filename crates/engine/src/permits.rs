@@ -1,6 +1,7 @@
 //! What the robots.txt of origins say, and who waits to hear it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use springtide_policy::agenda::{Gate, LimitMemory};
 use springtide_policy::{GroupId, Span, Time};
@@ -39,6 +40,8 @@ pub(crate) enum Word {
 #[derive(Debug)]
 pub(crate) struct Permits<W> {
     origins: BTreeMap<(GroupId, String), Origin<W>>,
+    /// Bytes of all robots.txt that are held.
+    n_bytes: usize,
     /// Groups of which something else is to be kept than the last time.
     unkept: BTreeSet<GroupId>,
 }
@@ -66,11 +69,18 @@ const REFUSED_FOR: i64 = 60_000;
 /// Origins of one group whose robots.txt are held: beyond that, those that were asked for
 /// longest ago are forgotten.
 const MOST_ORIGINS: usize = 32;
+/// The same in bytes: two of the longest. All of a group is written with each request to
+/// it.
+const MOST_BYTES_OF_GROUP: usize = 2 * robots::MAX_BYTES;
+/// Bytes of all robots.txt that are held, parsed some ten times as much: those of some
+/// thirty thousand hosts, where each has a page of it. Whoever is forgotten is asked again.
+const MOST_BYTES: usize = 64 << 20;
 
 impl<W> Default for Permits<W> {
     fn default() -> Self {
         Self {
             origins: BTreeMap::new(),
+            n_bytes: 0,
             unkept: BTreeSet::new(),
         }
     }
@@ -81,7 +91,8 @@ impl<W> Permits<W> {
     pub(crate) fn recall(&mut self, group: GroupId, kept: &[Robots], now: Moment) {
         for robots in kept {
             let rules = RobotsRules::at(robots, now);
-            self.origin(group, &robots.origin).known = Some((robots.clone(), rules));
+            self.learn(group, robots.clone(), rules);
+            self.forget_oldest(group, &robots.origin);
         }
     }
 
@@ -154,13 +165,13 @@ impl<W> Permits<W> {
     /// What came of asking for a robots.txt; those who waited for it.
     pub(crate) fn set(&mut self, group: GroupId, answer: Robots, now: Moment) -> Vec<W> {
         let rules = RobotsRules::at(&answer, now);
-        let origin = self.origin(group, &answer.origin);
+        let name = answer.origin.clone();
+        let origin = self.learn(group, answer, rules);
         origin.is_asking = false;
         origin.tried_at = Some(now);
-        origin.known = Some((answer, rules));
         let waiting = std::mem::take(&mut origin.waiting);
         self.unkept.insert(group);
-        self.forget_oldest(group);
+        self.forget_oldest(group, &name);
         waiting
     }
 
@@ -179,7 +190,7 @@ impl<W> Permits<W> {
         origin.refused.retain(|(who, _)| *who != reach);
         origin.refused.push((reach, now));
         let waiting = std::mem::take(&mut origin.waiting);
-        self.forget_oldest(group);
+        self.forget_oldest(group, &fetch::origin(url));
         waiting
     }
 
@@ -237,23 +248,68 @@ impl<W> Permits<W> {
             })
     }
 
-    fn forget_oldest(&mut self, group: GroupId) {
-        let of_group = self.origins.range((group, String::new())..);
-        let of_group: Vec<_> = of_group
-            .take_while(|((other, _), _)| *other == group)
-            .filter(|(_, origin)| !origin.is_asking && origin.waiting.is_empty())
-            .map(|(key, origin)| {
-                (
-                    origin.known.as_ref().map(|(r, _)| r.fetched_at),
-                    key.clone(),
-                )
-            })
-            .collect();
-        if of_group.len() > MOST_ORIGINS
-            && let Some((_, oldest)) = of_group.into_iter().min()
-        {
-            self.origins.remove(&oldest);
+    /// Takes in what a robots.txt says, instead of what it said before.
+    fn learn(&mut self, group: GroupId, robots: Robots, rules: RobotsRules) -> &mut Origin<W> {
+        self.n_bytes += n_bytes(&robots);
+        let before = {
+            let origin = self.origin(group, &robots.origin);
+            origin
+                .known
+                .take()
+                .map_or(0, |(before, _)| n_bytes(&before))
+        };
+        self.n_bytes -= before;
+        let name = robots.origin.clone();
+        let origin = self.origin(group, &name);
+        origin.known = Some((robots, rules));
+        origin
+    }
+
+    /// Forgets those that were asked for longest ago while there are too many, in a group
+    /// or in all; not the one that was learned just now.
+    fn forget_oldest(&mut self, group: GroupId, newest: &str) {
+        loop {
+            let (mut n, mut n_bytes_of_group) = (0, 0);
+            for (robots, _) in self.of_group(group) {
+                n += 1;
+                n_bytes_of_group += n_bytes(robots);
+            }
+            let is_too_much = n > MOST_ORIGINS || n_bytes_of_group > MOST_BYTES_OF_GROUP;
+            if !(is_too_much && self.forget_one(Some(group), (group, newest))) {
+                break;
+            }
         }
+        while self.n_bytes > MOST_BYTES && self.forget_one(None, (group, newest)) {}
+    }
+
+    /// Forgets the one that was asked for longest ago, of a group or of all, if nobody
+    /// waits for it; says whether there was one.
+    fn forget_one(&mut self, group: Option<GroupId>, newest: (GroupId, &str)) -> bool {
+        let first = group.map_or(Bound::Unbounded, |group| {
+            Bound::Included((group, String::new()))
+        });
+        let oldest = self
+            .origins
+            .range((first, Bound::Unbounded))
+            .take_while(|((of, _), _)| group.is_none_or(|group| *of == group))
+            .filter(|(_, origin)| !origin.is_asking && origin.waiting.is_empty())
+            .filter(|((of, name), _)| (*of, name.as_str()) != newest)
+            .filter_map(|(key, origin)| Some((origin.known.as_ref()?.0.fetched_at, key)))
+            .min();
+        let Some(oldest) = oldest.map(|(_, key)| key.clone()) else {
+            return false;
+        };
+        let forgotten = self.origins.remove(&oldest).and_then(|origin| origin.known);
+        self.n_bytes -= forgotten.map_or(0, |(robots, _)| n_bytes(&robots));
+        self.unkept.insert(oldest.0);
+        true
+    }
+}
+
+fn n_bytes(robots: &Robots) -> usize {
+    match &robots.answer {
+        RobotsAnswer::Rules(text) => text.len(),
+        RobotsAnswer::None | RobotsAnswer::Unreachable => 0,
     }
 }
 
@@ -364,5 +420,35 @@ mod tests {
             permits.ask(group, &newest, Reach::default(), Moment(100)),
             Word::Known(Permit::Go)
         );
+    }
+
+    #[test]
+    fn all_hosts_together_do_not_hold_more_than_so_many_bytes() {
+        let mut permits = Permits::<u8>::default();
+        let long = format!("User-agent: other\nDisallow: /{}", "x".repeat(400_000));
+        for number in 0..300 {
+            let group = GroupId::new(number).unwrap();
+            let answer = robots(&long, Moment(i64::from(number)));
+            permits.set(group, answer, Moment(i64::from(number)));
+        }
+        assert!(permits.n_bytes <= MOST_BYTES);
+        let kept = |number| permits.kept(GroupId::new(number).unwrap()).len();
+        assert_eq!((0..300).map(kept).sum::<usize>(), MOST_BYTES / long.len());
+        assert_eq!((kept(0), kept(299)), (0, 1));
+        // What was forgotten is not kept either, and is asked for again.
+        let first = GroupId::new(0).unwrap();
+        assert!(permits.unkept.contains(&first));
+        let word = permits.ask(first, &url("/"), Reach::default(), Moment(300));
+        assert_eq!(word, Word::Unknown);
+        // Of one host, two of the longest.
+        let mut permits = Permits::<u8>::default();
+        for port in 0..10 {
+            let answer = Robots {
+                origin: format!("http://example.org:{port}"),
+                ..robots(&long, Moment(port))
+            };
+            permits.set(first, answer, Moment(port));
+        }
+        assert_eq!(permits.kept(first).len(), 2);
     }
 }

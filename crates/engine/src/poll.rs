@@ -3,8 +3,10 @@
 //! for the kind of source to know.
 
 use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use springtide_policy::agenda::Verdict;
 use springtide_store::{Bodies, GroupId, Kept, Moment, Purpose, Robots, RobotsAnswer, SourceId};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -58,7 +60,7 @@ pub(crate) enum Message {
     /// A robots.txt was not fetched, since nothing of its origin may be for this reach.
     RobotsRefused(GroupId, Url, Reach),
     /// The queries of a search source have been made up; or could not be, and why.
-    Prepared(SourceId, Result<Box<Prepared>, springtide_policy::Error>),
+    Prepared(SourceId, Result<Box<Prepared>, String>),
     /// We cannot go on.
     Broken(springtide_store::Error),
 }
@@ -129,6 +131,13 @@ impl PollContext {
         }
     }
 
+    /// A request that was broken off by an error of our own gives its place back.
+    fn give_back(&self, asking: Option<GroupId>) {
+        if let Some(host) = asking {
+            self.tell(Message::Ended(host, Verdict::Unknown));
+        }
+    }
+
     pub(crate) fn tell(&self, message: Message) {
         // The loop ends only after all polls have; if it is gone, so is the need to
         // tell.
@@ -139,7 +148,14 @@ impl PollContext {
 /// Makes a poll that may ask its first host now, and tells the loop.
 pub(crate) async fn poll(job: Job, context: PollContext) {
     let mut trip = Trip::default();
-    let found = follow(&job, &context, &mut trip).await;
+    // Whatever an answer does to us, the loop hears of it: else the element would be under
+    // way, and a place at its host taken, for as long as the process lives.
+    let followed = AssertUnwindSafe(follow(&job, &context, &mut trip)).catch_unwind();
+    let found = followed.await.unwrap_or_else(|_| {
+        context.give_back(trip.asking.take());
+        let message = "its answer could not be read, by an error of springtide's own";
+        Err(FetchFailure::new(FailureKind::Answer, message))
+    });
     let at = trip.at.unwrap_or_else(|| context.clock.now());
     context.tell(Message::Done(Box::new(Done {
         job,
@@ -169,6 +185,8 @@ pub(crate) fn keep_out(
 /// What the last answer was, and when.
 #[derive(Debug, Default)]
 struct Trip {
+    /// The host that is being asked.
+    asking: Option<GroupId>,
     status: Option<u16>,
     at: Option<Moment>,
     way: Way,
@@ -208,7 +226,9 @@ async fn follow(job: &Job, context: &PollContext, trip: &mut Trip) -> Result<Fou
             overflow: Overflow::Fail,
             ..Ask::new(&url, context.max_body)
         };
+        trip.asking = Some(host);
         let hop = context.client.hop(&ask).await;
+        trip.asking = None;
         context.tell(Message::Ended(
             host,
             verdict(&hop, protocol.has_own_pauses()),
@@ -342,19 +362,42 @@ pub(crate) async fn fetch_robots(
     previous: Option<Robots>,
     context: PollContext,
 ) {
-    let origin = fetch::origin(&url);
+    let mut asking = None;
+    let followed = follow_robots(group, &url, &context, &mut asking);
+    let followed = AssertUnwindSafe(followed).catch_unwind().await;
+    let (answer, silence) = followed.unwrap_or_else(|_| {
+        context.give_back(asking.take());
+        (Some(RobotsAnswer::Unreachable), None)
+    });
+    let Some(answer) = answer else {
+        context.tell(Message::RobotsRefused(group, url, context.reach));
+        return;
+    };
+    let now = context.clock.now();
+    let kept = robots::keep(previous.as_ref(), &fetch::origin(&url), answer, now);
+    context.tell(Message::Robots(group, url, kept, silence));
+}
+
+/// What a robots.txt says, nothing if it may not be asked for; and why nobody answered.
+async fn follow_robots(
+    group: GroupId,
+    url: &Url,
+    context: &PollContext,
+    asking: &mut Option<GroupId>,
+) -> (Option<RobotsAnswer>, Option<FetchFailure>) {
     let mut at = url.clone();
     let mut host = group;
     let mut n_redirects = 0;
-    let mut silence;
-    let answer = loop {
+    loop {
         let ask = Ask {
             overflow: Overflow::Cut,
             ..Ask::new(&at, robots::MAX_BYTES as u64)
         };
+        *asking = Some(host);
         let hop = context.client.hop(&ask).await;
+        *asking = None;
         let step = robots::read(&at, &hop, n_redirects);
-        silence = hop.as_ref().err().cloned();
+        let silence = hop.as_ref().err().cloned();
         // A host whose robots.txt cannot be had is in trouble, unless it says for how
         // long it is.
         let is_unreachable = step == robots::Step::Done(RobotsAnswer::Unreachable);
@@ -364,16 +407,13 @@ pub(crate) async fn fetch_robots(
         };
         context.tell(Message::Ended(host, verdict));
         match step {
-            robots::Step::Done(answer) => break answer,
-            robots::Step::Refused => {
-                context.tell(Message::RobotsRefused(group, url, context.reach));
-                return;
-            }
+            robots::Step::Done(answer) => return (Some(answer), silence),
+            robots::Step::Refused => return (None, silence),
             robots::Step::Follow(next) => {
                 n_redirects += 1;
                 let (sender, receiver) = oneshot::channel();
                 if context.client.guard().check(&next).is_err() {
-                    break RobotsAnswer::None;
+                    return (Some(RobotsAnswer::None), silence);
                 }
                 context.tell(Message::RobotsHop(Onward {
                     url: next.clone(),
@@ -382,13 +422,123 @@ pub(crate) async fn fetch_robots(
                 }));
                 match receiver.await {
                     Ok((Permit::Go, group)) => host = group,
-                    _ => break RobotsAnswer::Unreachable,
+                    _ => return (Some(RobotsAnswer::Unreachable), silence),
                 }
                 at = next;
             }
         }
-    };
-    let now = context.clock.now();
-    let kept = robots::keep(previous.as_ref(), &origin, answer, now);
-    context.tell(Message::Robots(group, url, kept, silence));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use springtide_store::{Element, ElementId, Role};
+
+    use super::*;
+    use crate::fetch::Wire;
+    use crate::settings::{AllowPrivate, HttpSettings};
+
+    /// Falls over whatever is answered, or before anything is sent.
+    #[derive(Debug)]
+    struct Stumbling;
+
+    impl Protocol for Stumbling {
+        fn read(&self, _: &Answered<'_>) -> Result<Reading, Unread> {
+            panic!("an answer that nobody thought of");
+        }
+    }
+
+    fn context(
+        wire: Wire,
+        folder: &std::path::Path,
+    ) -> (PollContext, mpsc::UnboundedReceiver<Message>) {
+        let settings = HttpSettings {
+            contact: None,
+            timeout: Duration::from_secs(5),
+            max_body: 1000,
+            allow_private: AllowPrivate::None,
+        };
+        let clock = Clock::starting_at(Moment(0));
+        let (to_loop, messages) = mpsc::unbounded_channel();
+        let context = PollContext {
+            client: Client::over(wire, &settings, clock).unwrap(),
+            reach: Reach::default(),
+            clock,
+            bodies: Arc::new(Bodies::open(folder).unwrap()),
+            to_loop,
+            max_body: 1000,
+            one_at_a_time: Arc::new(Semaphore::new(1)),
+        };
+        (context, messages)
+    }
+
+    fn job(host: GroupId) -> Job {
+        let locator = "http://docs.example/".to_owned();
+        Job {
+            url: Url::parse(&locator).unwrap(),
+            kept: Kept::new(Element {
+                id: ElementId(1),
+                source: SourceId(1),
+                locator,
+                group: host,
+                host,
+                role: Role::Page,
+                weight: 1.0,
+                depth: 0,
+            }),
+            instead: None,
+            host,
+            purpose: Purpose::Due,
+            is_counted: true,
+            begun_at: Moment(0),
+            protocol: Arc::new(Stumbling),
+            search: None,
+        }
+    }
+
+    /// How often a request is said to have ended, and what else is told.
+    fn heard(messages: &mut mpsc::UnboundedReceiver<Message>) -> (usize, Vec<Message>) {
+        let (mut n_ended, mut others) = (0, Vec::new());
+        while let Ok(message) = messages.try_recv() {
+            match message {
+                Message::Ended(..) => n_ended += 1,
+                other => others.push(other),
+            }
+        }
+        (n_ended, others)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_poll_that_falls_over_gives_its_places_back_and_is_a_failure() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = GroupId::new(0).unwrap();
+        let network = crate::origin::Network::new(Clock::starting_at(Moment(0)));
+        let site = crate::origin::SiteSettings::default();
+        let origin = crate::origin::Origin::start_in(&network, "docs.example", site);
+        let page = crate::origin::Behaviour::body("text/html", "<p>Here");
+        origin.script("/", page);
+        let falling = || Wire::memory(|_| panic!("a connection that nobody thought of"));
+        for wire in [network.wire(), falling()] {
+            let (context, mut messages) = context(wire, folder.path());
+            poll(job(host), context).await;
+            let (n_ended, others) = heard(&mut messages);
+            assert_eq!(n_ended, 1);
+            let [Message::Done(done)] = &others[..] else {
+                panic!("{others:?}");
+            };
+            let failure = done.found.as_ref().unwrap_err();
+            assert_eq!(failure.kind, FailureKind::Answer);
+        }
+        let (context, mut messages) = context(falling(), folder.path());
+        let robots = Url::parse("http://docs.example/robots.txt").unwrap();
+        fetch_robots(host, robots, None, context).await;
+        let (n_ended, others) = heard(&mut messages);
+        assert_eq!(n_ended, 1);
+        let [Message::Robots(_, _, robots, None)] = &others[..] else {
+            panic!("{others:?}");
+        };
+        assert_eq!(robots.answer, RobotsAnswer::Unreachable);
+    }
 }

@@ -184,7 +184,7 @@ impl Engine {
         let old = kept.copy.take().map(|copy| copy.body);
         let new = read.copy.as_ref().map(|copy| copy.body);
         if let Some(old) = old.filter(|&old| Some(old) != new) {
-            self.ledger.drop_body(old);
+            self.ledger.drop_body(id, old);
         }
         kept.copy = read.copy;
         self.ledger.write(kept);

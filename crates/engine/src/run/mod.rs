@@ -518,6 +518,9 @@ impl Engine {
         facts.extend(self.pauses.take_unkept());
         facts.extend(self.free_listings.take_unkept());
         self.ledger.commit(facts)?;
+        let agenda = &self.agenda;
+        self.ledger
+            .tidy(&self.context.bodies, &|id| agenda.is_under_way(id))?;
         self.flush_events();
         Ok(())
     }

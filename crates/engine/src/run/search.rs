@@ -1,6 +1,7 @@
 //! Search sources in the loop: how the requests that the agenda asks for are made.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use springtide_policy::agenda::rows::{SearchRequest, SearchSource};
@@ -121,7 +122,11 @@ impl Engine {
     pub(super) fn prepare(&mut self, id: SourceId, preparation: Preparation) {
         let context = self.context.clone();
         self.preparations.spawn_blocking(move || {
-            let prepared = preparation.prepare(&context.bodies).map(Box::new);
+            let prepare = AssertUnwindSafe(|| preparation.prepare(&context.bodies));
+            let prepared = match std::panic::catch_unwind(prepare) {
+                Ok(prepared) => prepared.map(Box::new).map_err(|error| error.to_string()),
+                Err(_) => Err("an error of springtide's own".to_owned()),
+            };
             context.tell(Message::Prepared(id, prepared));
         });
     }
@@ -130,7 +135,7 @@ impl Engine {
     pub(super) fn install(
         &mut self,
         id: SourceId,
-        prepared: Result<Box<search::Prepared>, springtide_policy::Error>,
+        prepared: Result<Box<search::Prepared>, String>,
     ) -> Result<(), Error> {
         let prepared = match prepared {
             Ok(prepared) => *prepared,

@@ -2,10 +2,13 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use springtide_engine::origin::{Behaviour, Origin};
 use springtide_engine::{Event, Settings};
-use springtide_store::{FailureKind, Reader, Role, Source, SourceKind, Sqlite};
+use springtide_policy::Span;
+use springtide_store::{Bodies, FailureKind, Reader, Role, Source, SourceKind, Sqlite};
 use tempfile::TempDir;
 
 use crate::run::{elements, quiet_site, settings};
@@ -146,4 +149,70 @@ async fn a_packed_listing_is_no_longer_than_any_other_body() {
         "{}",
         error.message
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_of_listings_do_not_pile_up_while_it_runs() {
+    let world = World::new();
+    let origin = quiet_site(&world, 1);
+    let served = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&served);
+    let page = origin.url(&origin.site().path(0));
+    let changing = Behaviour::call(move |_| {
+        let mut served = log.lock().unwrap();
+        let n = served.len();
+        let xml = format!("<urlset><url><loc>{page}</loc></url></urlset><!-- {n} -->");
+        served.push(xml.clone());
+        Behaviour::body("application/xml", xml)
+    });
+    origin.script("/index.xml", changing);
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = listed_at(&origin);
+    settings.sources[0].list_every = Some(Span::days(1.0 / 86_400.0).unwrap());
+    settings.budget.per_day = 2.0 * 86_400.0;
+    let run = world.run_for(folder.path(), &settings, 10_000.0);
+    // It never comes to an end of its own.
+    assert!(
+        tokio::time::timeout(Duration::from_secs(600), run)
+            .await
+            .is_err()
+    );
+    let elsewhere = tempfile::tempdir().unwrap();
+    let elsewhere = Bodies::open(elsewhere.path()).unwrap();
+    let bodies = Bodies::open(folder.path().join(".springtide/bodies")).unwrap();
+    let served = served.lock().unwrap();
+    let is_there = |xml: &&String| bodies.is_sound(elsewhere.put(xml.as_bytes()).unwrap());
+    let n_there = served.iter().filter(is_there).count();
+    assert!(served.len() > 300, "{}", served.len());
+    assert!(n_there < 100, "{n_there} of {}", served.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_packed_listing_is_looked_at_no_further_than_a_body_may_be_long() {
+    let world = World::new();
+    let origin = quiet_site(&world, 1);
+    let mut xml = String::from("<urlset>");
+    for n in 0..5000 {
+        write!(
+            xml,
+            "<url><loc>{}</loc></url>",
+            origin.url(&format!("/{n}"))
+        )
+        .unwrap();
+    }
+    xml.push_str("</urlset>");
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    packed.write_all(xml.as_bytes()).unwrap();
+    let packed = packed.finish().unwrap();
+    origin.script(
+        "/sitemap.xml.gz",
+        Behaviour::body("application/gzip", packed.clone()),
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = settings(&[]);
+    settings.http.max_body = packed.len() as u64 + 1000;
+    let url = origin.url("/sitemap.xml.gz").parse().unwrap();
+    let found = springtide_engine::inspect(folder.path(), &settings, &url, false, world.outside());
+    let found = found.await.unwrap().unwrap();
+    assert!(found.n_elements < 2000, "{}", found.n_elements);
 }

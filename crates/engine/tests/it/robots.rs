@@ -401,3 +401,18 @@ fn our_name_with_a_version_is_ours() {
     let rules = RobotsRules::new(&RobotsAnswer::Rules(text));
     assert!(rules.is_allowed(&Url::parse("https://example.org/a").unwrap()));
 }
+
+#[test]
+fn many_plain_rules_are_answered_and_those_made_to_cost_time_are_a_no() {
+    let path = "x".repeat(1500);
+    let url = Url::parse(&format!("https://example.org/{path}")).unwrap();
+    let rules = |rule: &dyn Fn(usize) -> String| {
+        let lines: String = (0..15_000)
+            .map(|n| format!("Disallow: {}\n", rule(n)))
+            .collect();
+        RobotsRules::new(&RobotsAnswer::Rules(format!("User-agent: *\n{lines}")))
+    };
+    assert!(rules(&|n| format!("/{n}")).is_allowed(&url));
+    // Each would have to be looked for all along the path.
+    assert!(!rules(&|n| format!("/*{n}$")).is_allowed(&url));
+}
