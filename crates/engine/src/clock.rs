@@ -19,14 +19,42 @@ const MILLIS_PER_DAY: f64 = 86_400_000.0;
 pub struct Clock {
     started_at: SystemTime,
     began: Instant,
+    machine: Option<Machine>,
+}
+
+/// Since when a machine is up, in milliseconds since 1970 by a clock. As long as it is up,
+/// that changes only if the clock is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Machine {
+    /// Which start of which machine it is.
+    pub(crate) boot: u128,
+    pub(crate) up_since: i64,
+}
+
+impl Machine {
+    /// What Linux says of it; other systems say nothing.
+    fn of_system(now: SystemTime) -> Option<Self> {
+        let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let id: String = id.chars().filter(char::is_ascii_hexdigit).collect();
+        let boot = u128::from_str_radix(&id, 16).ok()?;
+        // It goes on while the machine sleeps.
+        let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
+        let seconds: f64 = uptime.split_whitespace().next()?.parse().ok()?;
+        Some(Self {
+            boot,
+            up_since: moment(now).0 - (seconds * 1000.0) as i64,
+        })
+    }
 }
 
 impl Clock {
     /// A clock that shows what the system's shows now.
     pub fn system() -> Self {
+        let now = SystemTime::now();
         Self {
-            started_at: SystemTime::now(),
+            started_at: now,
             began: Instant::now(),
+            machine: Machine::of_system(now),
         }
     }
 
@@ -35,7 +63,24 @@ impl Clock {
         Self {
             started_at: wall_time(at),
             began: Instant::now(),
+            machine: None,
         }
+    }
+
+    /// The same on a machine that has been up for so many milliseconds since a start with
+    /// this number.
+    #[must_use]
+    pub fn on_machine(self, boot: u128, up_for: i64) -> Self {
+        let up_since = self.now().0 - up_for;
+        Self {
+            machine: Some(Machine { boot, up_since }),
+            ..self
+        }
+    }
+
+    /// Since when the machine is up, if that is known.
+    pub(crate) fn machine(&self) -> Option<Machine> {
+        self.machine
     }
 
     /// The moment it is.

@@ -18,6 +18,7 @@ use crate::fetch::{
 use crate::permits::{self, Permits};
 use crate::poll::verdict;
 use crate::register::Places;
+use crate::set_clock;
 use crate::settings::Settings;
 use crate::source::feed::parse_feed;
 use crate::source::links::links;
@@ -81,6 +82,7 @@ pub async fn inspect(
 ) -> Result<Result<Inspection, FetchFailure>, Error> {
     let Outside { clock, wire, seed } = outside;
     let mut store = Sqlite::create_or_open(folder.join(".springtide"))?;
+    set_clock::account_for(&mut store, &clock)?;
     let (mut gate, mut permits) = (Gate::default(), Permits::default());
     for host in store.hosts()? {
         permits::recall(&mut gate, &mut permits, &host, clock.now());

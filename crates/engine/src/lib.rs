@@ -30,6 +30,7 @@ mod reach;
 pub mod register;
 mod run;
 pub mod search;
+mod set_clock;
 pub mod settings;
 pub mod source;
 pub mod view;

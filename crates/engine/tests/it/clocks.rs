@@ -99,3 +99,49 @@ async fn a_retry_after_is_as_long_as_it_was_after_the_clock_was_set_back() {
     world.run_for(folder.path(), &settings, 300.0).await;
     assert!(n_pages_asked(&origin) > 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_after_is_as_long_as_it_was_after_the_clock_was_set_ahead() {
+    // Whoever does not know that the machine was up all the time takes it for time.
+    for (is_up, set_by, is_early) in [
+        (true, YEAR, false),
+        (true, HOUR, false),
+        (true, -YEAR, false),
+        (false, YEAR, true),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let world = ahead_by(0);
+        let origin = quiet_site(&world, 1);
+        let path = origin.site().path(0);
+        let page = ("page", SourceKind::Page, origin.url(&path));
+        let mut settings = settings(&[page]);
+        settings.budget.per_day = 86_400.0;
+        let outside = |set_by: i64, boot: u128| {
+            let now = world.network.clock().now();
+            let clock = Clock::starting_at(Moment(now.0 + set_by));
+            springtide_engine::Outside {
+                clock: clock.on_machine(boot, HOUR + now.0 - BEGINNING.0),
+                ..world.outside()
+            }
+        };
+        let run = async |outside, seconds| {
+            let (_handle, controls) = springtide_engine::handle();
+            let until = crate::world::for_seconds(seconds);
+            let run =
+                springtide_engine::run(folder.path(), settings.clone(), until, controls, outside);
+            run.await.unwrap()
+        };
+        run(outside(0, 1), 10.0).await;
+        origin.script(&path, Behaviour::retry_after(503, "3600"));
+        run(outside(0, 1), 10.0).await;
+        origin.unscript(&path);
+        let n_before = n_pages_asked(&origin);
+        let boot = if is_up { 1 } else { 2 };
+        // Twice, for what is moved is not moved again.
+        run(outside(set_by, boot), 1000.0).await;
+        run(outside(set_by, boot), 2400.0).await;
+        assert_eq!(n_pages_asked(&origin) > n_before, is_early, "{set_by}");
+        run(outside(set_by, boot), 400.0).await;
+        assert!(n_pages_asked(&origin) > n_before, "{set_by}");
+    }
+}
