@@ -17,6 +17,8 @@ pub mod detect;
 mod event;
 mod fail_point;
 pub mod fetch;
+#[cfg(test)]
+mod fuzz;
 mod handle;
 mod inspect;
 mod keep;

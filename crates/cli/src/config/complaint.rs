@@ -142,6 +142,8 @@ pub(crate) fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> 
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::super::file::File;
     use super::*;
 
@@ -207,5 +209,42 @@ mod tests {
                 let _ = text.refuse_toml(&error).to_string();
             }
         });
+    }
+
+    /// The settings of the documentation, with parts replaced, cut out and repeated.
+    #[test]
+    fn fuzz_config() {
+        let page = include_str!("../../../../docs/reference/config.md");
+        let examples: Vec<&str> = page
+            .split("```toml\n")
+            .skip(1)
+            .map(|rest| rest.split("```").next().unwrap_or_default())
+            .collect();
+        bolero::check!()
+            .with_type::<(u8, Vec<(u16, u8, char)>)>()
+            .for_each(|(number, edits)| {
+                let example = examples[usize::from(*number) % examples.len()];
+                let mut content: Vec<char> = example.chars().collect();
+                for &(place, length, with) in edits {
+                    let at = usize::from(place) % (content.len() + 1);
+                    let end = (at + usize::from(length) / 16).min(content.len());
+                    let part = match length % 3 {
+                        0 => vec![with],
+                        1 => Vec::new(),
+                        _ => content[at..end].repeat(2),
+                    };
+                    content.splice(at..end, part);
+                }
+                let content: String = content.into_iter().collect();
+                let text = Text {
+                    name: String::new(),
+                    content: &content,
+                };
+                let said = match toml::from_str::<File>(&content) {
+                    Ok(file) => super::super::resolve(file, Path::new("."), &text).err(),
+                    Err(error) => Some(text.refuse_toml(&error)),
+                };
+                let _ = said.map(|failure| failure.to_string());
+            });
     }
 }

@@ -512,7 +512,7 @@ async fn drain(mut response: Response) {
 }
 
 /// The `max-age` of a Cache-Control, unless what it is of is not to be kept at all.
-fn max_age(value: &str) -> Option<Duration> {
+pub(crate) fn max_age(value: &str) -> Option<Duration> {
     let mut seconds = None;
     for directive in value.split(',') {
         let directive = directive.trim().to_ascii_lowercase();

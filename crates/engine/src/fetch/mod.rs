@@ -20,6 +20,8 @@ mod wire;
 
 pub use decode::{DecodeError, Decoder};
 pub use failure::FetchFailure;
+#[cfg(test)]
+pub(crate) use http::max_age;
 pub use http::{Answer, Ask, Client, Error, MAX_RETRY_AFTER, Overflow, http_date, retry_after};
 pub use locator::{GroupPath, MAX_URL, group_of, limits_of, locator, origin, resolve};
 pub use robots::RobotsRules;

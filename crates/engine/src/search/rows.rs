@@ -103,7 +103,7 @@ impl FileRows {
         self.columns.iter().position(|column| column == name)
     }
 
-    fn parse(bytes: &[u8]) -> Result<Self, RowsError> {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, RowsError> {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let mut records = Records::new(bytes);
         let columns = records.next_record()?.unwrap_or_default();

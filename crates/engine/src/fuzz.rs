@@ -1,0 +1,430 @@
+//! Readers of foreign bytes, each fed with its corpus and with what can be made of it.
+//!
+//! The corpus of a reader is a folder in `fuzz/`, beside `src/`: small files as they are
+//! found in the world, and whatever once broke it. Each is read as it is, and then with
+//! parts of it flipped, cut out, repeated, and put into others. `cargo test` does that for
+//! a moment, `scripts/fuzz` for as long as it is told to, and says how long the slowest
+//! input took.
+
+use std::panic::RefUnwindSafe;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use springtide_store::{Bodies, RobotsAnswer};
+use url::Url;
+
+use crate::detect::{Lens, diff, size_of_change};
+use crate::fetch::{self, Decoder, RobotsRules, robots};
+use crate::search::answer;
+use crate::settings::AnswerShape;
+use crate::source::feed::parse_feed;
+use crate::source::links::links;
+use crate::source::list::ListReader;
+use crate::source::sitemap::{Hosts, ListingLimits, parse_sitemap};
+
+/// The longest input: longer ones find nothing that these do not, and take their time.
+const LONGEST: usize = 1 << 16;
+
+/// What is done to an input: what, where, how much, and with what.
+type Edit = (u8, u16, u16, u8);
+
+/// Reads the corpus of a reader, and what can be made of it. `words` are those that mean
+/// something to it.
+fn fuzz(name: &str, words: &[&str], read: impl Fn(&[u8]) + RefUnwindSafe) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fuzz")
+        .join(name);
+    let files = std::fs::read_dir(&folder).expect("a corpus");
+    let mut paths: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    paths.sort();
+    let corpus: Vec<Vec<u8>> = paths
+        .iter()
+        .map(|path| std::fs::read(path).unwrap())
+        .collect();
+    assert!(!corpus.is_empty(), "{}", folder.display());
+    for input in &corpus {
+        read(input);
+    }
+    let slowest = Mutex::new((Duration::ZERO, Vec::new()));
+    bolero::check!()
+        .with_type::<(u16, Vec<Edit>)>()
+        .for_each(|(number, edits)| {
+            let input = edited(&corpus, words, *number, edits);
+            let begun = Instant::now();
+            read(&input);
+            let took = begun.elapsed();
+            let mut slowest = slowest.lock().unwrap();
+            if took > slowest.0 {
+                *slowest = (took, input);
+            }
+        });
+    if let Some(folder) = std::env::var_os("SPRINGTIDE_FUZZ_SLOWEST") {
+        let (took, input) = slowest.into_inner().unwrap();
+        let file = format!("{name}-{}ms", took.as_millis());
+        std::fs::write(Path::new(&folder).join(file), input).unwrap();
+    }
+}
+
+/// An input of the corpus, edited.
+fn edited(corpus: &[Vec<u8>], words: &[&str], number: u16, edits: &[Edit]) -> Vec<u8> {
+    let of = |number: u16| &corpus[usize::from(number) % corpus.len()];
+    let mut input = of(number).clone();
+    for &(what, place, length, byte) in edits {
+        let at = usize::from(place) % (input.len() + 1);
+        let end = (at + usize::from(length) % 64).min(input.len());
+        match what % 8 {
+            0 if at < input.len() => input[at] ^= byte,
+            1 => drop(input.drain(at..end)),
+            2 => input.insert(at, byte),
+            // Again and again: what nests, nests deep, and what adds up, does.
+            3 | 4 => {
+                let part = input[at..end].repeat(1 + usize::from(byte) % 64);
+                drop(input.splice(at..at, part));
+            }
+            5 => {
+                let other = of(length);
+                let from = usize::from(byte) * other.len() / 256;
+                drop(input.splice(at..end, other[from..].iter().copied()));
+            }
+            6 => input.truncate(at),
+            _ if !words.is_empty() => {
+                let word = words[usize::from(byte) % words.len()];
+                drop(input.splice(at..at, word.bytes()));
+            }
+            _ => {}
+        }
+        input.truncate(LONGEST);
+    }
+    input
+}
+
+fn base() -> Url {
+    Url::parse("https://docs.example.org/a/b.xml").unwrap()
+}
+
+#[test]
+fn fuzz_sitemap() {
+    let words = [
+        "<url>",
+        "</url>",
+        "<loc>",
+        "</loc>",
+        "<lastmod>",
+        "<sitemap>",
+        "<!DOCTYPE a [",
+        "&amp;",
+        "<![CDATA[",
+        "]]>",
+        "<?xml",
+        "https://docs.example.org/",
+        "2024-02-30T25:00:00+14:00",
+        "&#x10FFFF;",
+        "<!--",
+        "\u{feff}",
+    ];
+    fuzz("sitemap", &words, |bytes| {
+        let limits = ListingLimits {
+            n_entries: 100,
+            n_bytes: 100_000,
+            hosts: Hosts::Own,
+        };
+        if let Ok(listing) = parse_sitemap(bytes, &base(), &limits) {
+            assert!(listing.pages.len() + listing.sitemaps.len() <= 100);
+            for listed in listing.pages.iter().chain(&listing.sitemaps) {
+                let url = Url::parse(&listed.url).unwrap();
+                let host = url.host_str().map(|host| host.trim_start_matches("www."));
+                assert_eq!(host, base().host_str());
+            }
+        }
+    });
+}
+
+#[test]
+fn fuzz_feed() {
+    let words = [
+        "<entry>",
+        "</entry>",
+        "<item>",
+        "</item>",
+        "<link>",
+        "<guid>",
+        "<content:encoded>",
+        "<![CDATA[",
+        "]]>",
+        "&lt;",
+        "&nbsp;",
+        "xml:base=\"/x\"",
+        "<ttl>9999999999</ttl>",
+        "Mon, 31 Feb 2024 25:61:61 GMT",
+        "\"items\": [",
+        "\"url\":",
+        "<sy:updatePeriod>",
+    ];
+    fuzz("feed", &words, |bytes| {
+        for content_type in [
+            None,
+            Some("application/feed+json"),
+            Some("text/xml; charset=utf-16"),
+        ] {
+            if let Ok(feed) = parse_feed(bytes, content_type, &base(), 50) {
+                assert!(feed.entries.len() <= 50);
+                for entry in &feed.entries {
+                    let _ = (entry.changed_at(), entry.to_json());
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn fuzz_robots() {
+    let words = [
+        "User-agent: ",
+        "springtide",
+        "Disallow: ",
+        "Allow: ",
+        "Crawl-delay: ",
+        "Sitemap: ",
+        "*",
+        "$",
+        "\r",
+        "\n",
+        "#",
+        "%2F",
+        "%",
+        "/",
+        "1e9",
+        "springtide/0.1",
+    ];
+    let urls = ["", "a", "a*$b?q=%2f", "%C3%A9/\u{e9}", "robots.txt"]
+        .map(|path| Url::parse(&format!("https://docs.example.org/{path}")).unwrap());
+    fuzz("robots", &words, move |bytes| {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        let rules = RobotsRules::new(&RobotsAnswer::Rules(text));
+        for url in &urls {
+            let _ = rules.is_allowed(url);
+        }
+        let delay = rules.crawl_delay().unwrap_or_default();
+        assert!(delay <= robots::MAX_CRAWL_DELAY);
+        let _ = rules.sitemaps();
+    });
+}
+
+#[test]
+fn fuzz_page() {
+    let words = [
+        "<table>",
+        "<tr>",
+        "<td>",
+        "<svg>",
+        "<math>",
+        "<template>",
+        "<script>",
+        "</p>",
+        "<base href=",
+        "<a href=\"",
+        "<!--",
+        "-->",
+        "&#0;",
+        "<meta charset=utf-7>",
+        "<frameset>",
+        "<b><i></b>",
+        "<select>",
+        "<form>",
+        "\0",
+        "<plaintext>",
+    ];
+    let lens = Lens::new(
+        &["main".to_owned(), "/a/*".to_owned()],
+        &[
+            ".ad".to_owned(),
+            "p:nth-child(2)".to_owned(),
+            "/a/b".to_owned(),
+        ],
+    )
+    .unwrap();
+    fuzz("page", &words, move |bytes| {
+        for content_type in [
+            None,
+            Some("text/html; charset=shift_jis"),
+            Some("application/json"),
+        ] {
+            let plain = Lens::default().look(bytes, content_type);
+            let sight = lens.look(bytes, content_type);
+            assert_eq!(sight, lens.look(bytes, content_type));
+            let _ = diff(&plain.text, &sight.text, 3);
+            let size = size_of_change(&plain.sketch, &sight.sketch);
+            assert!((0.0..=1.0).contains(&size));
+            for link in links(bytes, content_type, &base()) {
+                assert!(matches!(link.scheme(), "http" | "https"));
+            }
+        }
+    });
+}
+
+#[test]
+fn fuzz_answer() {
+    let words = [
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ":",
+        "\"results\"",
+        "\"id\"",
+        "\"total\"",
+        "\"price\"",
+        "1e999",
+        "\"\\ud800\"",
+        "null",
+        "\"$serde_json::private::RawValue\"",
+        "-0",
+        "0.1e-400",
+        "\u{feff}",
+    ];
+    let shape = AnswerShape {
+        results: "/results".to_owned(),
+        id: "/key/id".to_owned(),
+        total: Some("/total".to_owned()),
+        item: Some("/results/0".to_owned()),
+        fields: vec![
+            ("price".to_owned(), "/price".to_owned()),
+            ("all".to_owned(), String::new()),
+            ("deep".to_owned(), "/tags/1/~0".to_owned()),
+        ],
+    };
+    fuzz("answer", &words, move |bytes| {
+        let mut n_rows = 0;
+        let page = answer::page(&shape, bytes, |row| {
+            assert!(serde_json::from_slice::<serde_json::Value>(&row.body).is_ok());
+            n_rows += 1;
+            Ok(())
+        });
+        if let Ok(page) = page {
+            assert_eq!(n_rows + page.n_repeated + page.n_unusable, page.n_results);
+        }
+        let _ = answer::item(&shape, "1", bytes);
+    });
+}
+
+#[test]
+fn fuzz_headers() {
+    let words = [
+        "Mon, 01 Jan 2024 00:00:00 GMT",
+        "Sunday, 06-Nov-94 08:49:37 GMT",
+        "max-age=",
+        "99999999999999999999",
+        "-1",
+        "1e9",
+        ";",
+        ",",
+        "//",
+        "?",
+        "#",
+        "..",
+        "%",
+        "[::1]",
+        "@",
+        ":0",
+        "xn--",
+        "\u{200b}",
+    ];
+    fuzz("headers", &words, |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let wait = fetch::retry_after(&text, UNIX_EPOCH + Duration::from_secs(1_700_000_000));
+        assert!(wait.is_none_or(|wait| wait <= fetch::MAX_RETRY_AFTER));
+        let _ = (fetch::http_date(&text), fetch::max_age(&text));
+        let urls = [fetch::locator(&text), fetch::resolve(&base(), &text)];
+        for url in urls.into_iter().flatten() {
+            assert!(matches!(url.scheme(), "http" | "https") && url.has_host());
+            assert_eq!(fetch::locator(url.as_str()), Ok(url));
+        }
+    });
+}
+
+#[test]
+fn fuzz_encoded() {
+    fuzz("encoded", &[], |bytes| {
+        for encodings in [
+            &["gzip"][..],
+            &["deflate"],
+            &["br"],
+            &["zstd"],
+            &["gzip, br"],
+        ] {
+            let Ok(mut decoder) = Decoder::new(encodings.iter().copied(), 10_000) else {
+                continue;
+            };
+            // In pieces, as they come.
+            let fed = bytes.chunks(7).try_for_each(|piece| decoder.feed(piece));
+            assert!(decoder.n_decoded() <= 10_000);
+            if fed.is_ok()
+                && let Ok(decoded) = decoder.finish()
+            {
+                assert!(decoded.len() <= 10_000);
+            }
+        }
+    });
+}
+
+#[test]
+fn fuzz_list() {
+    let words = [
+        "url", "weight", ",", "\"", "\n", "\r\n", "http://", "\t", "NaN", "-1", "\u{feff}", "#",
+    ];
+    fuzz("list", &words, |bytes| {
+        if let Ok(list) = ListReader::new(bytes) {
+            let _ = list.take(1000).count();
+        }
+        let _ = crate::search::rows::FileRows::parse(bytes);
+    });
+}
+
+#[test]
+fn a_damaged_body_is_an_error_or_the_body() {
+    let folder = tempfile::tempdir().unwrap();
+    let bodies = Bodies::open(folder.path()).unwrap();
+    let body = b"All work and no play makes a body that is long enough to be packed. ".repeat(30);
+    let id = bodies.put(&body).unwrap();
+    drop(bodies);
+    let files = files_in(folder.path());
+    let whole: Vec<Vec<u8>> = files
+        .iter()
+        .map(|file| std::fs::read(file).unwrap())
+        .collect();
+    bolero::check!()
+        .with_type::<(u8, Vec<Edit>)>()
+        .for_each(|(which, edits)| {
+            let which = usize::from(*which) % files.len();
+            let damaged = edited(&whole, &[], which as u16, edits);
+            std::fs::write(&files[which], damaged).unwrap();
+            if let Ok(bodies) = Bodies::open(folder.path()) {
+                let is_sound = bodies.is_sound(id);
+                if let Ok(found) = bodies.get(id) {
+                    assert_eq!(found, body);
+                } else {
+                    assert!(!is_sound);
+                }
+            }
+            std::fs::write(&files[which], &whole[which]).unwrap();
+        });
+}
+
+fn files_in(folder: &Path) -> Vec<std::path::PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => files.push(path),
+            }
+        }
+    }
+    files.retain(|file| std::fs::metadata(file).unwrap().len() > 0);
+    files.sort();
+    files
+}
