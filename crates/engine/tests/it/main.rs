@@ -22,6 +22,7 @@ mod run;
 mod same;
 mod search;
 mod search_server;
+mod soak;
 mod view;
 mod wire;
 mod world;
