@@ -388,6 +388,7 @@ fn a_damaged_body_is_an_error_or_the_body() {
     let bodies = Bodies::open(folder.path()).unwrap();
     let body = b"All work and no play makes a body that is long enough to be packed. ".repeat(30);
     let id = bodies.put(&body).unwrap();
+    bodies.flush().unwrap();
     drop(bodies);
     let files = files_in(folder.path());
     let whole: Vec<Vec<u8>> = files

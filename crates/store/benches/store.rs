@@ -4,7 +4,7 @@
 //! polls, the same batches as rows of 200 bytes in a bare table of SQLite with one
 //! index, set up alike; for going through all elements, reading a file with as many
 //! bytes in pages of 4 KiB; for importing, one row of 100 bytes each in such a
-//! table, without an index; for bodies, plain files.
+//! table, without an index. Bodies have a bench of their own.
 //!
 //! `cargo bench -p springtide-store` takes 200,000 elements; `-- --elements 1e7` any
 //! other number (ten million need 6 GB of disk and some minutes), `--at DIR` puts
@@ -22,9 +22,9 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use rusqlite::Connection;
 use springtide_store::{
-    Bodies, BodyId, Change, ChangeFilter, ChangeKind, Copy, Element, ElementId, Fact, Group,
-    GroupId, Host, Kept, MemoryOf, Moment, Poll, PollOutcome, Purpose, Reader, Robots,
-    RobotsAnswer, Role, Source, SourceId, SourceKind, Sqlite, State, Totals, Writer,
+    BodyId, Change, ChangeFilter, ChangeKind, Copy, Element, ElementId, Fact, Group, GroupId, Host,
+    Kept, MemoryOf, Moment, Poll, PollOutcome, Purpose, Reader, Robots, RobotsAnswer, Role, Source,
+    SourceId, SourceKind, Sqlite, State, Totals, Writer,
 };
 
 const N_HOSTS: u32 = 8;
@@ -56,7 +56,6 @@ fn main() {
     poll(&mut store, &folder, n, n_polls);
     ask(&store, n);
     store.close().expect("closed");
-    bodies(&folder, n_polls / 4);
     println!();
     println!("anonymous memory: {} MB", anonymous_kib() / 1024);
 }
@@ -267,26 +266,6 @@ fn ask(store: &Sqlite, n: usize) {
     });
 }
 
-fn bodies(folder: &Path, n: usize) {
-    let bodies = Bodies::open(folder.join("bodies")).expect("a folder");
-    let plain = folder.join("plain");
-    fs::create_dir_all(&plain).expect("a folder");
-    let (mut ours, mut theirs) = (0.0, 0.0);
-    for number in 0..n {
-        let words = (0..600).map(|index| format!("word{} ", (number * 31 + index * index) % 997));
-        let body: String = words.collect();
-        ours += seconds(|| {
-            black_box(bodies.put(body.as_bytes()).expect("kept"));
-        });
-        theirs += seconds(|| fs::write(plain.join(number.to_string()), &body).expect("written"));
-    }
-    println!(
-        "bodies of 5 kB: {:.0} per second; {:.1} times a plain file",
-        n as f64 / ours,
-        ours / theirs
-    );
-}
-
 /// A table of SQLite without anything around it.
 struct Bare {
     connection: Connection,
@@ -298,7 +277,7 @@ impl Bare {
         for (name, value) in [("cache_size", -65_536), ("wal_autocheckpoint", 16_384)] {
             connection.pragma_update(None, name, value).expect("set");
         }
-        for (name, value) in [("journal_mode", "wal"), ("synchronous", "normal")] {
+        for (name, value) in [("journal_mode", "wal"), ("synchronous", "full")] {
             connection.pragma_update(None, name, value).expect("set");
         }
         let table = "CREATE TABLE row (number INTEGER PRIMARY KEY, element INTEGER, bytes BLOB);";

@@ -86,6 +86,9 @@ pub enum Problem {
     /// A body is not what its name says.
     #[error("body {0} is damaged")]
     BodyDamaged(BodyId),
+    /// Where bodies are cannot be told: the index has to be made again.
+    #[error("the index of bodies is damaged: {0}")]
+    IndexDamaged(String),
     /// A body is there that nothing names.
     #[error("nothing names body {0}")]
     BodyUnnamed(BodyId),

@@ -1,10 +1,11 @@
 //! `springtide doctor`: is everything as it should be, and can it be made so?
 
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 
 use serde::Serialize;
 use springtide_engine::detect::Lens;
-use springtide_store::{BodyId, Error, Problem, Reader, Reading, Sqlite};
+use springtide_store::{Bodies, Error, Problem, Reader, Reading, Sqlite};
 
 use super::Project;
 use crate::args::SettingFlags;
@@ -28,7 +29,7 @@ struct Findings {
     n_unnamed_bodies: u64,
     repaired: Vec<String>,
     backed_up: Option<String>,
-    n_files_freed: Option<u64>,
+    n_bodies_freed: Option<u64>,
     n_bytes_freed: Option<u64>,
 }
 
@@ -41,25 +42,32 @@ pub(crate) fn run(args: &Doctor, project: &Project, talk: Talk) -> Outcome<()> {
     if args.repair || args.gc {
         let mut store = project.write()?;
         back_up(project, &store, args, &mut findings)?;
-        if let Err(failure) = examine(
-            project,
-            &mut store,
-            Sqlite::repair,
-            args,
-            &mut findings,
-            talk,
-        ) {
+        if let Err(failure) = mend(project, &mut store, args, &mut findings, talk) {
             findings.problems.push(one_line(&failure));
         }
-    } else if let Some(mut store) = open_to_read(project, &mut findings, talk)? {
+    } else if let Some(store) = open_to_read(project, &mut findings, talk)? {
         back_up(project, &store, args, &mut findings)?;
-        let leave = |_: &mut _, _: &mut dyn FnMut(BodyId) -> bool| Ok(Vec::new());
-        if let Err(failure) = examine(project, &mut store, leave, args, &mut findings, talk) {
-            findings.problems.push(one_line(&failure));
+        let looked = project
+            .bodies()
+            .and_then(|bodies| examine(project, &store, &bodies, &mut findings, talk));
+        match looked {
+            Ok(problems) => findings.list(&problems),
+            Err(failure) => findings.problems.push(one_line(&failure)),
         }
     }
     findings.sound = findings.problems.is_empty();
     report(args, &findings, talk)
+}
+
+impl Findings {
+    fn list(&mut self, problems: &[Problem]) {
+        let listed = problems.iter().take(MOST_LISTED);
+        self.problems.extend(listed.map(ToString::to_string));
+        if problems.len() > MOST_LISTED {
+            let n_more = problems.len() - MOST_LISTED;
+            self.problems.push(format!("and {} more", count(n_more)));
+        }
+    }
 }
 
 /// The store, beside whoever writes; nothing if there is none, or none that can be read.
@@ -97,20 +105,15 @@ fn back_up<Access>(
     Ok(())
 }
 
-/// Checks store and bodies; has it repaired, and clears out, if asked to.
-fn examine<Access: Send>(
+/// Checks bodies and store, and says what is wrong.
+fn examine<Access: Send, Among>(
     project: &Project,
-    store: &mut Sqlite<Access>,
-    repair: impl FnOnce(
-        &mut Sqlite<Access>,
-        &mut dyn FnMut(BodyId) -> bool,
-    ) -> Result<Vec<String>, Error>,
-    args: &Doctor,
+    store: &Sqlite<Access>,
+    bodies: &Bodies<Among>,
     findings: &mut Findings,
     talk: Talk,
-) -> Outcome<()> {
+) -> Outcome<Vec<Problem>> {
     let refuse = |error: Error| project.refuse(&error);
-    let bodies = project.bodies()?;
     let checking = talk.progress("checking bodies", None);
     let mut named = HashSet::new();
     store
@@ -118,67 +121,79 @@ fn examine<Access: Send>(
             named.insert(body);
         })
         .map_err(refuse)?;
-    let (mut damaged, mut problems) = (HashSet::<BodyId>::new(), Vec::new());
+    let mut problems = Vec::new();
+    findings.n_unnamed_bodies = 0;
     let mut is_named = |body| {
         checking.advance(1);
         named.contains(&body)
     };
     bodies
         .check(&mut is_named, &mut |problem| match problem {
-            Problem::BodyUnnamed(_) => findings.n_unnamed_bodies += 1,
-            // Whoever writes is writing them now, or died; `--gc` clears them out.
-            Problem::StrayFile(_) if !args.repair => findings.n_unnamed_bodies += 1,
-            Problem::BodyDamaged(body) => {
-                damaged.insert(body);
-                problems.push(Problem::BodyDamaged(body));
-            }
+            // Files that do not belong there may have been left by a machine that died;
+            // `--gc` clears them out.
+            Problem::BodyUnnamed(_) | Problem::StrayFile(_) => findings.n_unnamed_bodies += 1,
             problem => problems.push(problem),
         })
         .map_err(refuse)?;
     drop(checking);
     let checking = talk.progress("checking the store", None);
+    let found = store.check(&mut |body| bodies.contains(body));
+    drop(checking);
+    problems.extend(found.map_err(refuse)?);
+    Ok(problems)
+}
+
+/// Checks, repairs and clears out, as far as was asked for.
+fn mend(
+    project: &Project,
+    store: &mut Sqlite,
+    args: &Doctor,
+    findings: &mut Findings,
+    talk: Talk,
+) -> Outcome<()> {
+    let refuse = |error: Error| project.refuse(&error);
+    let mut bodies = Bodies::open(project.bodies_folder()).map_err(refuse)?;
+    let mut problems = examine(project, store, &bodies, findings, talk)?;
     if args.repair {
-        // A damaged body is as good as none, so that it is fetched again.
-        for &body in &damaged {
-            bodies.remove(body).map_err(refuse)?;
+        let is_index = |problem: &Problem| matches!(problem, Problem::IndexDamaged(_));
+        if problems.iter().any(is_index) {
+            drop(bodies);
+            bodies = Bodies::reindex(project.bodies_folder()).map_err(refuse)?;
             findings
                 .repaired
-                .push(format!("removed damaged body {body}"));
+                .push("made the index of bodies again".into());
+            problems = examine(project, store, &bodies, findings, talk)?;
         }
-        let done = repair(store, &mut |body| bodies.contains(body)).map_err(refuse)?;
-        findings.repaired.extend(done);
-        problems.clear();
-    }
-    problems.extend(
-        store
+        for problem in &problems {
+            // A damaged body is as good as none, so that it is fetched again.
+            if let Problem::BodyDamaged(body) = problem {
+                bodies.remove(*body).map_err(refuse)?;
+                findings
+                    .repaired
+                    .push(format!("removed damaged body {body}"));
+            }
+        }
+        let done = store.repair(&mut |body| bodies.contains(body));
+        findings.repaired.extend(done.map_err(refuse)?);
+        problems = store
             .check(&mut |body| bodies.contains(body))
-            .map_err(refuse)?,
-    );
-    drop(checking);
-    let n_more = problems.len().saturating_sub(MOST_LISTED);
-    problems.truncate(MOST_LISTED);
-    findings
-        .problems
-        .extend(problems.iter().map(ToString::to_string));
-    if n_more > 0 {
-        findings
-            .problems
-            .push(format!("and {} more", count(n_more)));
+            .map_err(refuse)?;
     }
+    findings.list(&problems);
     if args.gc {
         let clearing = talk.progress("clearing out", None);
+        let mut collection = bodies.collect().map_err(refuse)?;
         // Once more: a repair may have dropped what named a body.
-        named.clear();
         store
-            .bodies(&mut |body| {
-                named.insert(body);
-            })
+            .bodies(&mut |body| collection.mark(body))
             .map_err(refuse)?;
-        let freed = bodies
-            .gc(&mut |body| named.contains(&body))
-            .map_err(refuse)?;
+        let mut go_on = || {
+            clearing.advance(1);
+            ControlFlow::Continue(())
+        };
+        let freed = collection.sweep(0.0, &mut go_on).map_err(refuse)?;
         drop(clearing);
-        findings.n_files_freed = Some(freed.n_files);
+        findings.n_bodies_freed = Some(freed.n_bodies);
         findings.n_bytes_freed = Some(freed.n_bytes);
         findings.n_unnamed_bodies = 0;
     }
@@ -227,9 +242,9 @@ fn report(args: &Doctor, findings: &Findings, talk: Talk) -> Outcome<()> {
         for problem in &findings.problems {
             talk.say(format!("problem: {problem}"));
         }
-        if let (Some(files), Some(bytes)) = (findings.n_files_freed, findings.n_bytes_freed) {
-            let (files, kb) = (count(files as usize), count((bytes / 1000) as usize));
-            talk.say(format!("freed {kb} kB in {files} files"));
+        if let (Some(n), Some(bytes)) = (findings.n_bodies_freed, findings.n_bytes_freed) {
+            let (n, kb) = (count(n as usize), count((bytes / 1000) as usize));
+            talk.say(format!("freed {kb} kB of {n} bodies"));
         } else if findings.n_unnamed_bodies > 0 {
             let n = count(findings.n_unnamed_bodies as usize);
             talk.say(format!(

@@ -20,7 +20,9 @@ use std::path::{Path, PathBuf};
 
 use springtide_engine::register::{self, Registered, Step};
 use springtide_engine::view;
-use springtide_store::{Bodies, ElementId, Error, Kept, Memory, Reader, Source, Sqlite, Writer};
+use springtide_store::{
+    Bodies, ElementId, Error, Kept, Memory, Reader, Reading, Source, Sqlite, Writer,
+};
 
 use crate::args::SettingFlags;
 use crate::config::{self, Config, FILE};
@@ -97,9 +99,13 @@ impl Project {
         Sqlite::create_or_open(self.store_folder()).map_err(|error| self.refuse(&error))
     }
 
-    pub(crate) fn bodies(&self) -> Outcome<Bodies> {
-        let folder = self.store_folder().join(BODIES);
-        Bodies::open(folder).map_err(|error| self.refuse(&error))
+    /// The bodies, to read them beside whoever writes.
+    pub(crate) fn bodies(&self) -> Outcome<Bodies<Reading>> {
+        Bodies::read_only(self.bodies_folder()).map_err(|error| self.refuse(&error))
+    }
+
+    pub(crate) fn bodies_folder(&self) -> PathBuf {
+        self.store_folder().join(BODIES)
     }
 
     /// What a failure of the store means to the user.

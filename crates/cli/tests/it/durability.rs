@@ -46,7 +46,7 @@ fn n_told(stderr: &[u8]) -> u64 {
 pub(crate) fn inspect(place: &Place) -> u64 {
     let folder = place.path(".springtide");
     let store = Sqlite::read_only(&folder).unwrap();
-    let bodies = Bodies::open(folder.join("bodies")).unwrap();
+    let bodies = Bodies::read_only(folder.join("bodies")).unwrap();
     let problems = store.check(&mut |body| bodies.contains(body)).unwrap();
     assert!(problems.is_empty(), "{problems:?}");
     let mut n_polls = 0;

@@ -114,10 +114,13 @@ fn from_a_sitemap_to_a_copy_its_changes_and_a_diff() {
     // One that is lost is named, and the others are written.
     let line: Value = serde_json::from_str(manifest.lines().next().unwrap()).unwrap();
     let lost = std::fs::read(place.path("copy").join(line["file"].as_str().unwrap())).unwrap();
-    let lost = springtide_store::BodyId::of(&lost).to_string();
-    let lost = place.path(&format!(".springtide/bodies/{}/{}", &lost[..2], &lost[2..]));
-    let kept = std::fs::read(&lost).unwrap();
-    std::fs::write(&lost, vec![0; kept.len()]).unwrap();
+    let lost = springtide_store::BodyId::of(&lost);
+    let segment = place.path(".springtide/bodies/000001.seg");
+    let kept = std::fs::read(&segment).unwrap();
+    let mut damaged = kept.clone();
+    let at = kept.windows(32).position(|bytes| bytes == lost.0).unwrap();
+    damaged[at + 48] ^= 1;
+    std::fs::write(&segment, damaged).unwrap();
     let words = [line["locator"].as_str().unwrap(), "missing or damaged"];
     let summary = json(&place.run("export bodies part --json").failed(3, &words));
     assert_eq!(
@@ -126,7 +129,7 @@ fn from_a_sitemap_to_a_copy_its_changes_and_a_diff() {
     );
     assert_eq!(summary["missing"][0], line["locator"]);
     assert_eq!(place.read("part/manifest.jsonl").lines().count(), 19);
-    std::fs::write(&lost, kept).unwrap();
+    std::fs::write(&segment, kept).unwrap();
 
     let status = json(&place.run("status --json").ok());
     assert_eq!(

@@ -517,6 +517,8 @@ impl Engine {
         }
         facts.extend(self.pauses.take_unkept());
         facts.extend(self.free_listings.take_unkept());
+        // What is named is on the disk before what names it.
+        self.context.bodies.flush()?;
         self.ledger.commit(facts)?;
         let agenda = &self.agenda;
         self.ledger

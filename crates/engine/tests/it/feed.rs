@@ -363,7 +363,7 @@ async fn the_entries_of_a_feed_are_kept_fresh_by_its_polls_alone() {
     assert_eq!(gone.state, State::Ok);
     assert!(gone.history.synced_at < changed.history.synced_at);
     assert_eq!((changed.history.n_changes, added.history.n_changes), (1, 0));
-    let bodies = Bodies::open(folder.path().join(".springtide/bodies")).unwrap();
+    let bodies = Bodies::read_only(folder.path().join(".springtide/bodies")).unwrap();
     let body = bodies.get(changed.copy.as_ref().unwrap().body).unwrap();
     let entry: serde_json::Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(

@@ -179,7 +179,7 @@ async fn bodies_of_listings_do_not_pile_up_while_it_runs() {
     );
     let elsewhere = tempfile::tempdir().unwrap();
     let elsewhere = Bodies::open(elsewhere.path()).unwrap();
-    let bodies = Bodies::open(folder.path().join(".springtide/bodies")).unwrap();
+    let bodies = Bodies::read_only(folder.path().join(".springtide/bodies")).unwrap();
     let served = served.lock().unwrap();
     let is_there = |xml: &&String| bodies.is_sound(elsewhere.put(xml.as_bytes()).unwrap());
     let n_there = served.iter().filter(is_there).count();

@@ -53,7 +53,7 @@ impl Polled {
     }
 
     fn text(&self, id: ElementId) -> String {
-        let bodies = Bodies::open(self.folder.path().join(".springtide/bodies")).unwrap();
+        let bodies = Bodies::read_only(self.folder.path().join(".springtide/bodies")).unwrap();
         let body = bodies.get(self.page(id).copy.unwrap().body).unwrap();
         String::from_utf8(body).unwrap()
     }

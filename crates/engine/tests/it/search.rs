@@ -142,7 +142,7 @@ fn n_ok(folder: &Path) -> usize {
 fn assert_true_copies(folder: &Path, server: &SearchServer) -> usize {
     let catalogue = server.catalogue();
     let store = store(folder);
-    let bodies = Bodies::open(folder.join(".springtide/bodies")).unwrap();
+    let bodies = Bodies::read_only(folder.join(".springtide/bodies")).unwrap();
     let ids: BTreeMap<ElementId, String> = rows(folder)
         .into_iter()
         .map(|(id, kept)| (kept.element.id, id))

@@ -205,7 +205,7 @@ async fn nothing_adds_up_and_no_promise_is_broken_whatever_happens() {
 
     let inner = folder.path().join(".springtide");
     let store = Sqlite::read_only(&inner).unwrap();
-    let bodies = Bodies::open(inner.join("bodies")).unwrap();
+    let bodies = Bodies::read_only(inner.join("bodies")).unwrap();
     let problems = store.check(&mut |body| bodies.is_sound(body)).unwrap();
     assert!(problems.is_empty(), "{problems:?}");
     for kept in elements(folder.path()) {

@@ -9,7 +9,7 @@ use crate::Error;
 pub(crate) struct Fault(Error);
 
 /// What the functions of this module give.
-pub(super) type Result<T, E = Fault> = std::result::Result<T, E>;
+pub(crate) type Result<T, E = Fault> = std::result::Result<T, E>;
 
 /// Something is not as it was written.
 pub(super) fn damaged(what: impl Into<String>) -> Fault {

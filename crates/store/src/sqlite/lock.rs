@@ -9,7 +9,7 @@ use crate::{Error, private};
 /// Held by the writer for as long as it lives; the system lets go of it however the
 /// process ends.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(crate) struct Lock {
     file: File,
     path: PathBuf,
     identity: Identity,
@@ -17,7 +17,7 @@ pub(super) struct Lock {
 
 impl Lock {
     /// Takes the lock, which is a file that is made if there is none.
-    pub(super) fn take(path: PathBuf) -> Result<Self, Error> {
+    pub(crate) fn take(path: PathBuf) -> Result<Self, Error> {
         let failed = |source| Error::file(&path, source);
         let mut options = private::options();
         options.read(true).write(true).create(true).truncate(false);
@@ -37,7 +37,7 @@ impl Lock {
 
     /// That the lock still keeps others out. It does not once its file was removed or
     /// replaced: whoever comes next would lock another.
-    pub(super) fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         match fs::metadata(&self.path) {
             Ok(metadata) if identity(&metadata) == self.identity => Ok(()),
             Ok(_) => Err(Error::LeaseLost),

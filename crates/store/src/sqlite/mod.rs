@@ -2,8 +2,9 @@
 //!
 //! One process writes, under a lock that dies with it, which is its lease; any number
 //! read beside it.
-//! The file is in WAL mode: a commit is one append, and a process that is killed
-//! leaves whole batches only.
+//! The file is in WAL mode: a commit is one append, which is forced to the disk before
+//! the commit returns. A process that is killed, and a machine that dies, leaves whole
+//! batches only, and all that were committed.
 //!
 //! ```text
 //! lock                   held by the one who writes
@@ -14,9 +15,9 @@
 mod check;
 mod code;
 mod counter;
-mod fault;
+pub(crate) mod fault;
 mod locator;
-mod lock;
+pub(crate) mod lock;
 mod read;
 pub(crate) mod record;
 mod schema;
@@ -86,8 +87,7 @@ impl Sqlite {
     /// of a later version, [`Error::Damaged`] if it is something else.
     pub fn create_or_open(folder: impl AsRef<Path>) -> Result<Self, Error> {
         let folder = folder.as_ref();
-        private::create_dir_all(folder).map_err(|source| Error::file(folder, source))?;
-        private::tighten(folder);
+        private::make_folder(folder)?;
         let lock = Lock::take(folder.join(LOCK))?;
         let connection = connect_to_write(folder)?;
         let numbers = counter::numbers(&connection)?;
@@ -197,7 +197,8 @@ fn connect_to_write(folder: &Path) -> fault::Result<Connection> {
     )?;
     let version = schema::version(&connection)?;
     connection.pragma_update(None, "journal_mode", "wal")?;
-    connection.pragma_update(None, "synchronous", "normal")?;
+    // Else a commit is on the disk when the next checkpoint is: minutes later.
+    connection.pragma_update(None, "synchronous", "full")?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
     schema::migrate(&mut connection, version, schema::MIGRATIONS, |version| {
@@ -206,7 +207,7 @@ fn connect_to_write(folder: &Path) -> fault::Result<Connection> {
     Ok(connection)
 }
 
-fn connect(path: &Path, flags: OpenFlags, cache_kib: i64) -> fault::Result<Connection> {
+pub(crate) fn connect(path: &Path, flags: OpenFlags, cache_kib: i64) -> fault::Result<Connection> {
     let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(BUSY)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
@@ -223,7 +224,7 @@ fn connect(path: &Path, flags: OpenFlags, cache_kib: i64) -> fault::Result<Conne
 }
 
 /// Does something whole or not at all.
-fn whole<T>(
+pub(crate) fn whole<T>(
     connection: &mut Connection,
     act: impl FnOnce(&Connection) -> fault::Result<T>,
 ) -> fault::Result<T> {

@@ -67,7 +67,7 @@ fn what_was_committed_survives_being_killed_and_nothing_is_half() {
 
 /// Checks that all that was said is there, and at most one batch that was not said.
 /// Gives how many there are.
-fn check(folder: &Path, said: u64) -> u64 {
+pub(crate) fn check(folder: &Path, said: u64) -> u64 {
     let Ok(store) = Sqlite::create_or_open(folder) else {
         panic!("the store cannot be opened");
     };
@@ -99,7 +99,7 @@ fn check(folder: &Path, said: u64) -> u64 {
     n_batches
 }
 
-fn n_batches(store: &dyn Reader) -> u64 {
+pub(crate) fn n_batches(store: &dyn Reader) -> u64 {
     let note = store.note("batches").unwrap();
     note.map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().unwrap()))
 }
@@ -112,6 +112,7 @@ fn commit_until_killed(folder: &Path) -> ! {
     loop {
         number += 1;
         let facts = batch(&store, &bodies, number);
+        bodies.flush().unwrap();
         store.commit(&facts).unwrap();
         println!("{number}");
     }
@@ -119,7 +120,7 @@ fn commit_until_killed(folder: &Path) -> ! {
 
 /// Some polls, what they changed, a change with its body, and how many batches
 /// there are.
-fn batch(store: &Sqlite, bodies: &Bodies, number: u64) -> Vec<Fact> {
+pub(crate) fn batch(store: &Sqlite, bodies: &Bodies, number: u64) -> Vec<Fact> {
     let group = GroupId::new(0).unwrap();
     let at = Moment(number as i64);
     let n_polls = number * POLLS_PER_BATCH;
