@@ -4,5 +4,6 @@ mod body;
 mod crash;
 mod memory;
 mod migrate;
+mod power;
 mod properties;
 mod sqlite;
