@@ -258,6 +258,16 @@ impl Ledger {
         self.obsolete.push((id, body));
     }
 
+    /// Bodies that nothing names are seen to by someone else.
+    pub(crate) fn clear_obsolete(&mut self) {
+        self.obsolete.clear();
+    }
+
+    /// Writes down what is not kept any longer.
+    pub(crate) fn forget(&mut self, facts: Vec<Fact>) {
+        self.facts.extend(facts);
+    }
+
     fn remember(&mut self, kept: &Kept) {
         let element = &kept.element;
         let place = (element.source, element.locator.clone());

@@ -30,6 +30,7 @@ mod permits;
 mod poll;
 mod reach;
 pub mod register;
+pub mod retain;
 mod run;
 pub mod search;
 mod set_clock;

@@ -119,6 +119,9 @@ pub(crate) struct PollContext {
     pub(crate) max_body: u64,
     /// Large bodies are looked at one at a time.
     pub(crate) one_at_a_time: Arc<Semaphore>,
+    /// Held by all that are under way, so that it can be told when those of a moment are
+    /// over.
+    pub(crate) under_way: Arc<()>,
 }
 
 impl PollContext {
@@ -470,6 +473,7 @@ mod tests {
             to_loop,
             max_body: 1000,
             one_at_a_time: Arc::new(Semaphore::new(1)),
+            under_way: Arc::default(),
         };
         (context, messages)
     }

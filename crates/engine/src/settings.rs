@@ -172,6 +172,32 @@ pub struct SourceSettings {
     pub allow_private: Option<AllowPrivate>,
     /// How it is asked and what it answers, if it is a search box.
     pub search: Option<SearchSettings>,
+    /// For how long what was found is kept.
+    pub retain: Retain,
+}
+
+/// For how long what was found is kept. By default, for good.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Retain {
+    /// Of each element the newest, so many.
+    pub versions: Option<u32>,
+    /// And none older.
+    pub within: Option<Span>,
+    /// Whether versions are kept with their bodies; else that of the current copy alone.
+    pub keeps_bodies: bool,
+    /// Single polls, so long.
+    pub polls: Option<Span>,
+}
+
+impl Default for Retain {
+    fn default() -> Self {
+        Self {
+            versions: None,
+            within: None,
+            keeps_bodies: true,
+            polls: None,
+        }
+    }
 }
 
 /// What the entries of a feed are.

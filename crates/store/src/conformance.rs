@@ -82,6 +82,7 @@ macro_rules! conformance {
                 the_latest_polls_that_count_are_listed,
                 what_is_known_of_queries_is_kept_and_listed_by_text,
                 bodies_of_copies_and_of_versions_are_named,
+                what_is_forgotten_is_gone_and_the_rest_is_as_it_was,
                 a_removed_source_leaves_nothing_and_its_numbers_are_not_given_again,
                 facts_of_one_batch_are_kept_in_their_order,
             }
@@ -881,6 +882,53 @@ pub fn bodies_of_copies_and_of_versions_are_named(store: &mut dyn Writer) {
     let version = change.body.unwrap();
     keep(store, &[Fact::Kept(Box::new(kept)), Fact::Change(change)]);
     assert_eq!(bodies(store), BTreeSet::from([copy, version]));
+}
+
+/// Single changes, bodies of versions and polls; what they were counted in stays.
+pub fn what_is_forgotten_is_gone_and_the_rest_is_as_it_was(store: &mut dyn Writer) {
+    let kept = full(0);
+    let copy = kept.copy.as_ref().unwrap().body;
+    let mut facts = vec![Fact::Kept(Box::new(kept.clone()))];
+    facts.extend((1..=4).map(|at| Fact::Change(change(0, at))));
+    facts.extend((1..=4).map(|at| Fact::Poll(poll(0, at))));
+    keep(store, &facts);
+    let numbers = |store: &dyn Writer| -> [Vec<u64>; 2] {
+        let changes = store.changes_after(0, 100).unwrap();
+        let polls = store.polls_after(0, 100).unwrap();
+        [
+            changes.iter().map(|change| change.number).collect(),
+            polls.iter().map(|poll| poll.number).collect(),
+        ]
+    };
+    let [changes_before, polls_before] = numbers(store);
+    assert!(changes_before.is_sorted() && polls_before.is_sorted());
+    let [c, p] = [&changes_before, &polls_before];
+    let later = store.polls_after(p[1], 1).unwrap();
+    assert_eq!((later[0].number, later[0].at), (p[2], Moment(3)));
+    assert_eq!(store.changes_after(c[2], 100).unwrap()[0].number, c[3]);
+    keep(
+        store,
+        &[
+            Fact::ChangeForgotten(c[0]),
+            Fact::VersionForgotten(c[1]),
+            Fact::PollForgotten(p[0]),
+            Fact::PollForgotten(p[1]),
+        ],
+    );
+    assert_eq!(numbers(store), [c[1..].to_vec(), p[2..].to_vec()]);
+    let left = store.changes_after(0, 100).unwrap();
+    assert_eq!(left[0].digest, change(0, 2).digest);
+    let has_body: Vec<bool> = left.iter().map(|change| change.body.is_some()).collect();
+    assert_eq!(has_body, [false, true, true]);
+    assert_eq!(store.polls(ElementId(0), 100).unwrap().len(), 2);
+    assert_eq!(store.element(ElementId(0)).unwrap().unwrap(), kept);
+    let named = left.iter().filter_map(|change| change.body).chain([copy]);
+    assert_eq!(bodies(store), named.collect());
+    // To forget what is not there is no harm.
+    keep(
+        store,
+        &[Fact::ChangeForgotten(c[0]), Fact::PollForgotten(p[0])],
+    );
 }
 
 /// Its elements, copies, polls, changes and queries go with it, and nothing else

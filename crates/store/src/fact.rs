@@ -36,6 +36,13 @@ pub enum Fact {
     Poll(Poll),
     /// A change that was found. Its number is given by the store.
     Change(Change),
+    /// A change is not kept any longer, nor is the version that it brought.
+    ChangeForgotten(u64),
+    /// The body of the version that a change brought is not kept any longer; its digest
+    /// and its time are.
+    VersionForgotten(u64),
+    /// A single poll is not kept any longer. What it was counted in stays.
+    PollForgotten(u64),
     /// What is known of a query of a search source, after it was asked, new or not.
     Query(Query),
     /// What is known of a host.
@@ -432,6 +439,17 @@ pub enum ChangeKind {
     Gone,
     /// It is there again.
     Back,
+}
+
+/// A single poll that is kept: what has to be known to decide for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeptPoll {
+    /// Its number, rising.
+    pub number: u64,
+    /// Of which source.
+    pub source: SourceId,
+    /// When it ended.
+    pub at: Moment,
 }
 
 /// Which changes to list.

@@ -141,6 +141,10 @@ pub trait Reader: Send {
         before: Option<u64>,
         limit: usize,
     ) -> Result<Vec<Change>, Error>;
+    /// Changes in the order of their numbers: at most `limit` above `after`.
+    fn changes_after(&self, after: u64, limit: usize) -> Result<Vec<Change>, Error>;
+    /// Single polls in the order of their numbers: at most `limit` above `after`.
+    fn polls_after(&self, after: u64, limit: usize) -> Result<Vec<KeptPoll>, Error>;
     /// Polls of an element, newest first.
     fn polls(&self, element: ElementId, limit: usize) -> Result<Vec<Poll>, Error>;
     /// Audit polls since a moment, in their order.

@@ -5,7 +5,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::{
     Audit, BodyId, Brief, Change, ChangeFilter, ElementId, Error, Fact, Group, GroupId, Host, Kept,
-    MemoryOf, Moment, Numbers, Poll, Query, Reader, Source, SourceId, State, Writer, sqlite,
+    KeptPoll, MemoryOf, Moment, Numbers, Poll, Query, Reader, Source, SourceId, State, Writer,
+    sqlite,
 };
 
 /// Facts, kept in memory: for tests, and for a run that leaves nothing behind.
@@ -31,7 +32,8 @@ struct Facts {
     notes: BTreeMap<&'static str, Vec<u8>>,
     elements: BTreeMap<ElementId, Kept>,
     next_element: u32,
-    polls: Vec<Poll>,
+    polls: BTreeMap<u64, Poll>,
+    n_polls: u64,
     changes: BTreeMap<u64, Change>,
     n_changes: u64,
     queries: BTreeMap<(SourceId, String), Query>,
@@ -129,12 +131,26 @@ impl Facts {
                 self.elements.insert(id, (**kept).clone());
                 self.next_element = self.next_element.max(id.0.saturating_add(1));
             }
-            Fact::Poll(poll) => self.polls.push(poll.clone()),
+            Fact::Poll(poll) => {
+                self.n_polls += 1;
+                self.polls.insert(self.n_polls, poll.clone());
+            }
             Fact::Change(change) => {
                 self.n_changes += 1;
                 let number = self.n_changes;
                 let change = change.clone();
                 self.changes.insert(number, Change { number, ..change });
+            }
+            Fact::ChangeForgotten(number) => {
+                self.changes.remove(number);
+            }
+            Fact::VersionForgotten(number) => {
+                if let Some(change) = self.changes.get_mut(number) {
+                    change.body = None;
+                }
+            }
+            Fact::PollForgotten(number) => {
+                self.polls.remove(number);
             }
             Fact::Query(query) => {
                 let key = (query.source, query.text.clone());
@@ -162,7 +178,7 @@ impl Facts {
             let kept = self.elements.get(element);
             kept.is_some_and(|kept| kept.element.source == source)
         };
-        self.polls.retain(|poll| !is_of(&poll.element));
+        self.polls.retain(|_, poll| !is_of(&poll.element));
         self.changes.retain(|_, change| change.source != source);
         self.elements
             .retain(|_, kept| kept.element.source != source);
@@ -322,16 +338,36 @@ impl Reader for Memory {
         Ok(changes.take(limit).cloned().collect())
     }
 
+    fn changes_after(&self, after: u64, limit: usize) -> Result<Vec<Change>, Error> {
+        let facts = self.facts();
+        let changes = facts.changes.range(after.saturating_add(1)..);
+        Ok(changes
+            .take(limit)
+            .map(|(_, change)| change.clone())
+            .collect())
+    }
+
+    fn polls_after(&self, after: u64, limit: usize) -> Result<Vec<KeptPoll>, Error> {
+        let facts = self.facts();
+        let polls = facts.polls.range(after.saturating_add(1)..).take(limit);
+        let kept = polls.map(|(number, poll)| KeptPoll {
+            number: *number,
+            source: poll.source,
+            at: poll.at,
+        });
+        Ok(kept.collect())
+    }
+
     fn polls(&self, element: ElementId, limit: usize) -> Result<Vec<Poll>, Error> {
         let facts = self.facts();
-        let latest_first = facts.polls.iter().rev();
+        let latest_first = facts.polls.values().rev();
         let polls = latest_first.filter(|poll| poll.element == element);
         Ok(polls.take(limit).cloned().collect())
     }
 
     fn audits(&self, since: Moment) -> Result<Vec<Audit>, Error> {
         let facts = self.facts();
-        let polls = facts.polls.iter().filter(|poll| poll.at >= since);
+        let polls = facts.polls.values().filter(|poll| poll.at >= since);
         let mut audits: Vec<Audit> = polls.filter_map(Poll::audit).collect();
         audits.sort_by_key(|audit| audit.at);
         Ok(audits)
@@ -339,7 +375,7 @@ impl Reader for Memory {
 
     fn latest_polls(&self, limit: usize) -> Result<Vec<Moment>, Error> {
         let facts = self.facts();
-        let counted = facts.polls.iter().filter(|poll| poll.is_counted);
+        let counted = facts.polls.values().filter(|poll| poll.is_counted);
         let mut begun: Vec<Moment> = counted.map(|poll| poll.begun_at).collect();
         begun.sort_unstable_by(|a, b| b.cmp(a));
         begun.truncate(limit);

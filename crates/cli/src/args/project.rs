@@ -572,9 +572,12 @@ pub(crate) struct Doctor {
     /// Write a copy of the store to this file first
     #[arg(long, value_name = "FILE")]
     pub(crate) back_up: Option<PathBuf>,
-    /// Remove bodies that nothing names any more
+    /// Forget what [retain] does not keep, and remove bodies that nothing names any more
     #[arg(long)]
     pub(crate) gc: bool,
+    /// Only say what --gc would remove
+    #[arg(long, requires = "gc")]
+    pub(crate) dry_run: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -18,6 +18,7 @@ pub(crate) struct File {
     pub(crate) target: Target,
     pub(crate) policy: PolicyKeys,
     pub(crate) http: Http,
+    pub(crate) retain: Retain,
     pub(crate) group: Vec<Spanned<Group>>,
     pub(crate) source: BTreeMap<Spanned<String>, Source>,
 }
@@ -87,6 +88,8 @@ pub(crate) struct Source {
     pub(crate) allow_private: Option<AllowPrivate>,
     #[serde(default)]
     pub(crate) detect: Detect,
+    #[serde(default)]
+    pub(crate) retain: Retain,
     // Of a feed only.
     pub(crate) entries: Option<Entries>,
     // Of a search source only.
@@ -131,6 +134,16 @@ pub(crate) enum Entries {
 pub(crate) struct Detect {
     pub(crate) keep: Vec<String>,
     pub(crate) drop: Vec<String>,
+}
+
+/// For how long what was found is kept.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Retain {
+    pub(crate) versions: Option<u32>,
+    pub(crate) within: Option<Lasting>,
+    pub(crate) bodies: Option<bool>,
+    pub(crate) polls: Option<Lasting>,
 }
 
 /// How a column is cut into terms.

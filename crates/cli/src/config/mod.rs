@@ -148,6 +148,7 @@ pub(crate) fn source_with_defaults(
         entries: FeedEntries::Pages,
         allow_private: None,
         search: None,
+        retain: settings::Retain::default(),
     }
 }
 
@@ -307,8 +308,16 @@ fn resolve(file: file::File, folder: &Path, text: &Text<'_>) -> Outcome<Config> 
             }
             _ => None,
         };
+        let retain = retain(source.retain, file.retain).map_err(|why| {
+            let cause = format!("line {line}: source.{name}: {why}");
+            text.refuse().cause(cause).hint("keep one version at least")
+        })?;
         let settings = source_settings(name, source, line, folder, text)?;
-        polled.push(SourceSettings { search, ..settings });
+        polled.push(SourceSettings {
+            search,
+            retain,
+            ..settings
+        });
     }
     let quotas = quotas(&polled).filter(|_| file.budget.polls.is_none());
     Ok(Config {
@@ -325,6 +334,20 @@ fn resolve(file: file::File, folder: &Path, text: &Text<'_>) -> Outcome<Config> 
         target,
         is_budget_assumed: file.budget.polls.is_none() && quotas.is_none(),
         missing_secrets,
+    })
+}
+
+/// What a source says, else what is said for all.
+fn retain(own: file::Retain, all: file::Retain) -> Result<settings::Retain, String> {
+    let versions = own.versions.or(all.versions);
+    if versions == Some(0) {
+        return Err("retain.versions is 0".into());
+    }
+    Ok(settings::Retain {
+        versions,
+        within: own.within.or(all.within).map(|span| span.0),
+        keeps_bodies: own.bodies.or(all.bodies).unwrap_or(true),
+        polls: own.polls.or(all.polls).map(|span| span.0),
     })
 }
 
@@ -496,6 +519,7 @@ fn source_settings(
         },
         allow_private: source.allow_private.map(|allow| allow.0),
         search: None,
+        retain: settings::Retain::default(),
     })
 }
 

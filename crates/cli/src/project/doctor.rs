@@ -4,18 +4,23 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use serde::Serialize;
+use springtide_engine::Settings;
 use springtide_engine::detect::Lens;
-use springtide_store::{Bodies, Error, Problem, Reader, Reading, Sqlite};
+use springtide_engine::retain::{Retention, Step};
+use springtide_store::{Bodies, ElementId, Error, Fact, Problem, Reader, Reading, Sqlite, Writer};
 
 use super::Project;
 use crate::args::SettingFlags;
 use crate::args::project::Doctor;
 use crate::failure::{Failure, Outcome};
 use crate::json::print_json;
-use crate::talk::{Talk, count};
+use crate::talk::{Talk, count, plural};
+use crate::{config::Config, moment};
 
 /// Problems that are listed; more would not be read.
 const MOST_LISTED: usize = 1000;
+/// Rows that are read at once.
+const PER_PAGE: usize = 10_000;
 
 /// What was found, and done.
 #[derive(Serialize, Default)]
@@ -29,20 +34,30 @@ struct Findings {
     n_unnamed_bodies: u64,
     repaired: Vec<String>,
     backed_up: Option<String>,
+    /// Whether the rest is what would have been done.
+    #[serde(rename = "dry_run")]
+    is_dry_run: bool,
+    n_versions_forgotten: Option<u64>,
+    n_polls_forgotten: Option<u64>,
     n_bodies_freed: Option<u64>,
     n_bytes_freed: Option<u64>,
 }
 
 pub(crate) fn run(args: &Doctor, project: &Project, talk: Talk) -> Outcome<()> {
     let mut findings = Findings::default();
-    if let Err(failure) = check_config(project, talk) {
-        findings.problems.push(one_line(&failure));
-        findings.is_config_bad = true;
-    }
-    if args.repair || args.gc {
+    let settings = match check_config(project, talk) {
+        Ok(config) => Some(config.settings),
+        Err(failure) => {
+            findings.problems.push(one_line(&failure));
+            findings.is_config_bad = true;
+            None
+        }
+    };
+    let settings = settings.as_ref();
+    if args.repair || args.gc && !args.dry_run {
         let mut store = project.write()?;
         back_up(project, &store, args, &mut findings)?;
-        if let Err(failure) = mend(project, &mut store, args, &mut findings, talk) {
+        if let Err(failure) = mend(project, &mut store, settings, args, &mut findings, talk) {
             findings.problems.push(one_line(&failure));
         }
     } else if let Some(store) = open_to_read(project, &mut findings, talk)? {
@@ -54,12 +69,27 @@ pub(crate) fn run(args: &Doctor, project: &Project, talk: Talk) -> Outcome<()> {
             Ok(problems) => findings.list(&problems),
             Err(failure) => findings.problems.push(one_line(&failure)),
         }
+        if let (true, Some(settings)) = (args.dry_run, settings) {
+            foresee(project, &store, settings, &mut findings)?;
+        }
     }
     findings.sound = findings.problems.is_empty();
     report(args, &findings, talk)
 }
 
 impl Findings {
+    fn count(&mut self, facts: &[Fact]) {
+        for fact in facts {
+            match fact {
+                Fact::ChangeForgotten(_) | Fact::VersionForgotten(_) => {
+                    *self.n_versions_forgotten.get_or_insert(0) += 1;
+                }
+                Fact::PollForgotten(_) => *self.n_polls_forgotten.get_or_insert(0) += 1,
+                _ => {}
+            }
+        }
+    }
+
     fn list(&mut self, problems: &[Problem]) {
         let listed = problems.iter().take(MOST_LISTED);
         self.problems.extend(listed.map(ToString::to_string));
@@ -147,6 +177,7 @@ fn examine<Access: Send, Among>(
 fn mend(
     project: &Project,
     store: &mut Sqlite,
+    settings: Option<&Settings>,
     args: &Doctor,
     findings: &mut Findings,
     talk: Talk,
@@ -180,7 +211,14 @@ fn mend(
             .map_err(refuse)?;
     }
     findings.list(&problems);
-    if args.gc {
+    if let (true, Some(settings)) = (args.dry_run, settings) {
+        foresee(project, store, settings, findings)?;
+    }
+    if args.gc && !args.dry_run {
+        // Without settings nobody knows what is to be kept.
+        if let Some(settings) = settings {
+            forget(project, store, settings, findings)?;
+        }
         let clearing = talk.progress("clearing out", None);
         let mut collection = bodies.collect().map_err(refuse)?;
         // Once more: a repair may have dropped what named a body.
@@ -200,8 +238,79 @@ fn mend(
     Ok(())
 }
 
+/// Forgets what `[retain]` does not keep.
+fn forget(
+    project: &Project,
+    store: &mut Sqlite,
+    settings: &Settings,
+    findings: &mut Findings,
+) -> Outcome<()> {
+    let refuse = |error: Error| project.refuse(&error);
+    let sources = store.sources().map_err(refuse)?;
+    let mut retention = Retention::new(settings, &sources);
+    let now = moment::now();
+    loop {
+        match retention.step(store, now).map_err(broken)? {
+            Step::Over => return Ok(()),
+            Step::Forget(facts) => {
+                findings.count(&facts);
+                store.commit(&facts).map_err(refuse)?;
+            }
+        }
+    }
+}
+
+/// What `--gc` would forget and free.
+fn foresee<Access: Send>(
+    project: &Project,
+    store: &Sqlite<Access>,
+    settings: &Settings,
+    findings: &mut Findings,
+) -> Outcome<()> {
+    let refuse = |error: Error| project.refuse(&error);
+    let sources = store.sources().map_err(refuse)?;
+    let mut retention = Retention::new(settings, &sources);
+    let now = moment::now();
+    while let Step::Forget(facts) = retention.step(store, now).map_err(broken)? {
+        findings.count(&facts);
+    }
+    let mut named = HashSet::new();
+    let (mut from, mut after) = (ElementId(0), 0);
+    loop {
+        let elements = store.elements(None, from, PER_PAGE).map_err(refuse)?;
+        let Some(last) = elements.last() else { break };
+        from = ElementId(last.element.id.0.saturating_add(1));
+        let copies = elements.iter().filter_map(|kept| kept.copy.as_ref());
+        named.extend(copies.map(|copy| copy.body));
+    }
+    loop {
+        let changes = store.changes_after(after, PER_PAGE).map_err(refuse)?;
+        let Some(last) = changes.last() else { break };
+        after = last.number;
+        for change in &changes {
+            if let Some(body) = change.body
+                && retention
+                    .fate(change, store, now)
+                    .map_err(broken)?
+                    .is_none()
+            {
+                named.insert(body);
+            }
+        }
+    }
+    let freed = project.bodies()?.unnamed(&named).map_err(refuse)?;
+    findings.n_bodies_freed = Some(freed.n_bodies);
+    findings.n_bytes_freed = Some(freed.n_bytes);
+    findings.is_dry_run = true;
+    Ok(())
+}
+
+fn broken(error: springtide_engine::Error) -> Failure {
+    Failure::failed("cannot tell what is to be kept").cause(error)
+}
+
 /// That the configuration can be used.
-fn check_config(project: &Project, talk: Talk) -> Outcome<()> {
+fn check_config(project: &Project, talk: Talk) -> Outcome<Config> {
     let config = project.config(&SettingFlags::default(), talk)?;
     config.check_secrets()?;
     for source in &config.settings.sources {
@@ -219,7 +328,7 @@ fn check_config(project: &Project, talk: Talk) -> Outcome<()> {
             )));
         }
     }
-    Ok(())
+    Ok(config)
 }
 
 fn one_line(failure: &Failure) -> String {
@@ -242,9 +351,26 @@ fn report(args: &Doctor, findings: &Findings, talk: Talk) -> Outcome<()> {
         for problem in &findings.problems {
             talk.say(format!("problem: {problem}"));
         }
+        let forgotten = [
+            (findings.n_versions_forgotten, "version"),
+            (findings.n_polls_forgotten, "poll"),
+        ];
+        for (n, what) in forgotten {
+            if let Some(n) = n {
+                let verb = match findings.is_dry_run {
+                    true => "would forget",
+                    false => "forgot",
+                };
+                talk.say(format!("{verb} {}", plural(n, what)));
+            }
+        }
         if let (Some(n), Some(bytes)) = (findings.n_bodies_freed, findings.n_bytes_freed) {
             let (n, kb) = (count(n as usize), count((bytes / 1000) as usize));
-            talk.say(format!("freed {kb} kB of {n} bodies"));
+            let verb = match findings.is_dry_run {
+                true => "would free",
+                false => "freed",
+            };
+            talk.say(format!("{verb} {kb} kB of {n} bodies"));
         } else if findings.n_unnamed_bodies > 0 {
             let n = count(findings.n_unnamed_bodies as usize);
             talk.say(format!(

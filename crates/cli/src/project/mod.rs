@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 use springtide_engine::register::{self, Registered, Step};
 use springtide_engine::view;
+use springtide_engine::view::Disk;
 use springtide_store::{
     Bodies, ElementId, Error, Kept, Memory, Reader, Reading, Source, Sqlite, Writer,
 };
@@ -102,6 +103,19 @@ impl Project {
     /// The bodies, to read them beside whoever writes.
     pub(crate) fn bodies(&self) -> Outcome<Bodies<Reading>> {
         Bodies::read_only(self.bodies_folder()).map_err(|error| self.refuse(&error))
+    }
+
+    /// How much store and bodies take.
+    pub(crate) fn disk(&self) -> Outcome<Disk> {
+        let length = |name: &str| {
+            let path = self.store_folder().join(name);
+            std::fs::metadata(path).map_or(0, |metadata| metadata.len())
+        };
+        let bodies = self.bodies()?.n_bytes();
+        Ok(Disk {
+            store_bytes: ["store.db", "store.db-wal"].into_iter().map(length).sum(),
+            bodies_bytes: bodies.map_err(|error| self.refuse(&error))?,
+        })
     }
 
     pub(crate) fn bodies_folder(&self) -> PathBuf {

@@ -39,6 +39,10 @@ pub(crate) fn run(args: &Status, project: &Project, talk: Talk) -> Outcome<()> {
     let since = since(args.since.as_deref(), now)?;
     let document = view::status(&*store, &config.settings, &sources, since, now)
         .map_err(|error| project.refuse(&error))?;
+    let document = view::Status {
+        disk: Some(project.disk()?),
+        ..document
+    };
     warn_of_max_interval(&config, document.n_elements, talk);
     if args.json {
         print_json(&document)?;
@@ -129,6 +133,15 @@ fn check(
         .hint(hint))
 }
 
+/// A length that a person reads.
+fn bytes(n: u64) -> String {
+    match n {
+        ..1_000_000 => format!("{} kB", n.div_ceil(1000)),
+        ..1_000_000_000 => format!("{:.1} MB", n as f64 / 1e6),
+        _ => format!("{:.1} GB", n as f64 / 1e9),
+    }
+}
+
 fn percent(share: f64) -> String {
     // Two digits more where a whole per cent would round up to all.
     if share > 0.99 && share < 1.0 {
@@ -210,6 +223,13 @@ fn print(document: &view::Status, config: &Config, now: Moment, talk: Talk) -> O
         count(document.n_polls as usize),
         plural(document.n_changes, "change")
     ));
+    if let Some(disk) = document.disk {
+        lines.push(format!(
+            "disk        {} for bodies, {} for the store",
+            bytes(disk.bodies_bytes),
+            bytes(disk.store_bytes)
+        ));
+    }
     if let Some(seconds) = document.oldest_poll_age_seconds {
         lines.push(format!("oldest poll {} ago", brief(seconds)));
     }

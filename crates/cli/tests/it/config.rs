@@ -190,3 +190,21 @@ fn where_only_search_sources_are_asked_their_quotas_are_the_budget() {
     assert_eq!(per_day(format!("[budget]\npolls = \"7/day\"\n{both}")), 7.0);
     assert_eq!(per_day(both + &source("three", "")), 1000.0);
 }
+
+#[test]
+fn retain_is_read_for_all_and_for_each_source() {
+    let source = "[source.a]\nkind = \"page\"\nurl = \"https://a.example/\"\n";
+    let all = "[retain]\nversions = 10\nwithin = \"90d\"\nbodies = true\npolls = \"400d\"\n";
+    let own = "[source.a.retain]\nversions = 1\nbodies = false\n";
+    let place = Place::with("springtide.toml", format!("{all}{source}{own}"));
+    place.run("doctor").ok();
+    for (wrong, word) in [
+        ("versions = 0", "retain.versions is 0"),
+        ("versions = -1", "versions"),
+        ("within = \"soon\"", "within"),
+        ("bodys = true", "bodies"),
+    ] {
+        let place = Place::with("springtide.toml", format!("[retain]\n{wrong}\n{source}"));
+        place.run("run --once").failed(2, &[word]);
+    }
+}

@@ -656,3 +656,68 @@ fn an_export_does_not_follow_links() {
     place.run("export bodies third").failed(1, &["link"]);
     assert_eq!(place.read("secret"), "mine");
 }
+
+#[test]
+fn what_retain_does_not_keep_is_counted_first_and_then_forgotten() {
+    let (origin, place) = (origin(3), place());
+    let sitemap = origin.url("/sitemap.xml");
+    place.run(&format!("add {sitemap} --name docs")).ok();
+    place.run("run --once").ok();
+    let page = origin.url(&origin.site().path(1));
+    for _ in 0..4 {
+        origin.site().change(1);
+        place.run(&format!("poll {page}")).ok();
+    }
+    let versions = || {
+        let versions = json(&place.run(&format!("diff {page} --versions --json")).ok());
+        versions.as_array().unwrap().len()
+    };
+    assert_eq!(versions(), 5);
+    let disk = || json(&place.run("status --json").ok())["disk"].clone();
+    let bodies_before = disk()["bodies_bytes"].as_u64().unwrap();
+    assert!(bodies_before > 1000 && disk()["store_bytes"].as_u64() > Some(4096));
+    let table = place.run("status").ok().stdout;
+    assert!(
+        table.contains("disk        ") && table.contains(" for bodies"),
+        "{table}"
+    );
+
+    place.run("doctor --dry-run").failed(2, &["--gc"]);
+    // Nothing is said of how long anything is kept: only the listing's bodies may go.
+    let all = json(&place.run("doctor --gc --dry-run --json").ok());
+    assert_eq!(all["n_versions_forgotten"], Value::Null, "{all}");
+    let config = place.read("springtide.toml") + "\n[retain]\nversions = 2\npolls = \"0.001s\"\n";
+    let place = place.and("springtide.toml", config);
+    let foreseen = json(&place.run("doctor --gc --dry-run --json").ok());
+    assert_eq!(
+        (&foreseen["dry_run"], &foreseen["sound"]),
+        (&true.into(), &true.into())
+    );
+    assert_eq!(foreseen["n_versions_forgotten"], 3, "{foreseen}");
+    assert_eq!(foreseen["n_polls_forgotten"], 8, "{foreseen}");
+    let n_bodies = foreseen["n_bodies_freed"].as_u64().unwrap();
+    assert!(n_bodies >= 3, "{foreseen}");
+    let done = json(&place.run("doctor --gc --json").ok());
+    for key in [
+        "n_versions_forgotten",
+        "n_polls_forgotten",
+        "n_bodies_freed",
+    ] {
+        assert_eq!(done[key], foreseen[key], "{key}");
+    }
+    assert_eq!(done["dry_run"], false);
+    let versions = json(&place.run(&format!("diff {page} --versions --json")).ok());
+    assert_eq!(versions.as_array().unwrap().len(), 2);
+    let status = json(&place.run("status --json").ok());
+    // Totals stay.
+    assert_eq!(
+        (&status["n_polls"], &status["n_changes"]),
+        (&8.into(), &4.into())
+    );
+    place.run("export bodies copy").ok();
+    let again = json(&place.run("doctor --gc --json").ok());
+    assert_eq!(
+        (&again["n_bodies_freed"], &again["sound"]),
+        (&0.into(), &true.into())
+    );
+}

@@ -975,6 +975,7 @@ mod tests {
             entries: crate::settings::FeedEntries::Pages,
             allow_private: None,
             search: None,
+            retain: Default::default(),
         }
     }
 

@@ -185,6 +185,7 @@ impl Engine {
         let new = read.copy.as_ref().map(|copy| copy.body);
         if let Some(old) = old.filter(|&old| Some(old) != new) {
             self.ledger.drop_body(id, old);
+            self.upkeep.count_dropped(1);
         }
         kept.copy = read.copy;
         self.ledger.write(kept);

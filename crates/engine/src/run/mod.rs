@@ -14,6 +14,7 @@ mod listed;
 mod listings;
 mod open;
 mod search;
+mod upkeep;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
@@ -53,6 +54,7 @@ use crate::{Ended, Error, Outside, Why, clock};
 use entries::Pauses;
 use listed::Item;
 use listings::FreeListings;
+use upkeep::Upkeep;
 
 /// What to do, and until when.
 #[derive(Debug, Clone, Default)]
@@ -145,6 +147,8 @@ struct Engine {
     free_listings: FreeListings,
     /// Groups of which the scheduler remembers something new.
     changed_groups: BTreeSet<GroupId>,
+    /// What is done beside polling.
+    upkeep: Upkeep,
 
     events: broadcast::Sender<Event>,
     told: Vec<Event>,
@@ -279,8 +283,10 @@ impl Engine {
             self.take_in_listed(now)?;
             self.begin_requests(now)?;
             self.check_whether_over(now);
+            self.retain(now)?;
             blocking(|| self.keep())?;
             self.launch();
+            self.collect()?;
             if self.progress.why_over.is_some() {
                 break;
             }
@@ -367,6 +373,7 @@ impl Engine {
 
     async fn close(mut self) -> Result<(), Error> {
         self.tasks.shutdown().await;
+        self.upkeep.close().await?;
         self.ledger.close(&self.context.bodies)
     }
 
@@ -575,6 +582,10 @@ impl Engine {
         };
         let wake_at = self.agenda.wake_at(clock::time(now));
         let wait = clock::until(wake_at, now).max(shortest);
+        let wait = match self.upkeep.wake_at() {
+            Some(at) => wait.min(at.saturating_duration_since(Instant::now()).max(shortest)),
+            None => wait,
+        };
         match self.progress.deadline {
             Some(deadline) => wait.min(deadline.saturating_duration_since(Instant::now())),
             None => wait,

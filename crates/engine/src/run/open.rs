@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use super::conclude::member;
 use super::entries::Pauses;
 use super::listings::FreeListings;
+use super::upkeep::Upkeep;
 use super::{Engine, Progress, Protocols, SourceState, Until, What};
 use crate::event::Event;
 use crate::fetch::{Client, limits_of};
@@ -74,6 +75,8 @@ impl Engine {
             sources.insert(source.id, state);
             kept_sources.insert(source.id, source);
         }
+        let all_sources: Vec<_> = kept_sources.values().cloned().collect();
+        let upkeep = Upkeep::new(&inner, &settings, &store, &all_sources, &bodies)?;
         let ledger = Ledger::new(Box::new(store), kept_sources)?;
         let mut agenda = agenda_of(&settings, &ledger, at, &mut rng)?;
         agenda.set_scope(match &until.what {
@@ -102,6 +105,7 @@ impl Engine {
             to_loop,
             max_body: settings.http.max_body,
             one_at_a_time: Arc::new(Semaphore::new(1)),
+            under_way: Arc::default(),
         };
         let mut engine = Self {
             progress: Progress {
@@ -132,6 +136,7 @@ impl Engine {
             pauses: Pauses::default(),
             free_listings: FreeListings::default(),
             changed_groups: BTreeSet::new(),
+            upkeep,
             events,
             told: Vec::new(),
         };

@@ -152,6 +152,7 @@ mod tests {
             max_depth: 5,
             entries: crate::settings::FeedEntries::Pages,
             allow_private: None,
+            retain: Default::default(),
             search: None,
         };
         let search = SearchSettings {

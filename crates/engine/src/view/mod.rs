@@ -29,7 +29,7 @@ pub use elements::{ElementView, Elements, RatePerDay, Wanted};
 pub use outlook::{Outlook, PolledElements, floor, present_policy};
 pub use plan::{FACTORS, PlanView, Reached, WhatIf, budget_for, plan, what_if};
 pub use status::{
-    Age, BudgetUse, ErrorCount, Freshness, Predicted, SourceStatus, Status, predicted,
+    Age, BudgetUse, Disk, ErrorCount, Freshness, Predicted, SourceStatus, Status, predicted,
     round_beyond_max_interval, status,
 };
 pub use words::{brief, kind_name, rfc3339, seconds_between, serialize_moment, state_name};

@@ -64,8 +64,19 @@ pub struct Status {
     pub states: States,
     /// What is wrong with elements, the most frequent first.
     pub errors: Vec<ErrorCount>,
+    /// How much it takes on the disk, if that could be told.
+    pub disk: Option<Disk>,
     /// The same for each source.
     pub sources: Vec<SourceStatus>,
+}
+
+/// How much a project takes on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Disk {
+    /// The facts.
+    pub store_bytes: u64,
+    /// Bodies, and where they are.
+    pub bodies_bytes: u64,
 }
 
 /// How it stands with a source.
@@ -232,6 +243,7 @@ pub fn status(
         oldest_poll_age_seconds: oldest.map(|oldest| seconds_between(oldest, now)),
         states: States::of(sources),
         errors: all_errors(&parts),
+        disk: None,
         sources: parts,
     })
 }

@@ -17,6 +17,7 @@ mod moves;
 mod origin;
 mod own_policy;
 mod reach;
+mod retain;
 mod robots;
 mod run;
 mod same;

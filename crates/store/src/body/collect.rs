@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Deref};
 
 use super::index::{Cursor, Entry, Index, name_of};
 use super::record::{self, Header};
@@ -15,8 +15,8 @@ use crate::{Error, Problem};
 /// Bodies are put before the facts that name them are kept. What is put after a collection
 /// has begun is left alone; whoever put something before has to have it named by then.
 #[derive(Debug)]
-pub struct Collection<'a> {
-    bodies: &'a Bodies,
+pub struct Collection<Of: Deref<Target = Bodies>> {
+    bodies: Of,
     marks: Marks,
 }
 
@@ -43,68 +43,38 @@ impl Bodies {
     /// Begins a collection. There is one at a time.
     ///
     /// # Errors
-    /// [`Error::InUse`] if there is one; if the index cannot be read.
-    pub fn collect(&self) -> Result<Collection<'_>, Error> {
-        {
-            let mut unwritten = lock_of(&self.unwritten);
-            if unwritten.touched.is_some() {
-                return Err(Error::InUse);
-            }
-            unwritten.touched = Some(HashSet::new());
-        }
-        let n = lock_of(&self.access.tail).index.n_entries();
-        let marks = n.map(Marks::for_about);
-        match marks {
-            Ok(marks) => Ok(Collection {
-                bodies: self,
-                marks,
-            }),
-            Err(fault) => {
-                lock_of(&self.unwritten).touched = None;
-                Err(fault.into())
-            }
-        }
+    /// As for [`Collection::begin`].
+    pub fn collect(&self) -> Result<Collection<&Self>, Error> {
+        Collection::begin(self)
     }
 }
 
-impl Drop for Collection<'_> {
+impl<Of: Deref<Target = Bodies>> Drop for Collection<Of> {
     fn drop(&mut self) {
         lock_of(&self.bodies.unwritten).touched = None;
     }
 }
 
-impl Collection<'_> {
+impl<Of: Deref<Target = Bodies>> Collection<Of> {
+    /// Begins a collection. There is one at a time.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] if there is one; if the index cannot be read.
+    pub fn begin(bodies: Of) -> Result<Self, Error> {
+        let n = lock_of(&bodies.access.tail).index.n_entries()?;
+        let marks = Marks::for_about(n);
+        let mut unwritten = lock_of(&bodies.unwritten);
+        if unwritten.touched.is_some() {
+            return Err(Error::InUse);
+        }
+        unwritten.touched = Some(HashSet::new());
+        drop(unwritten);
+        Ok(Self { bodies, marks })
+    }
+
     /// A body is named.
     pub fn mark(&mut self, id: BodyId) {
         self.marks.add(name_of(id));
-    }
-
-    /// What a sweep would find.
-    ///
-    /// # Errors
-    /// If the index or the folder cannot be read.
-    pub fn count(&self) -> Result<Freed, Error> {
-        let mut freed = Freed::default();
-        let mut cursor = Cursor::default();
-        loop {
-            let entries = self.tail().index.walk(&mut cursor, PER_STEP)?;
-            if entries.is_empty() {
-                break;
-            }
-            let unwritten = lock_of(&self.bodies.unwritten);
-            for entry in &entries {
-                if !self.lives(entry.name, unwritten.touched.as_ref()) {
-                    freed.n_bodies += 1;
-                    freed.n_bytes += entry.place.length;
-                }
-            }
-        }
-        self.loose(&mut |_, n_bytes| {
-            freed.n_bodies += 1;
-            freed.n_bytes += n_bytes;
-            Ok(())
-        })?;
-        Ok(freed)
     }
 
     /// Forgets what was not marked, and rewrites segments of which at least this share is
@@ -391,6 +361,43 @@ impl<Access> Bodies<Access> {
             }
             Ok(loose::Go::On)
         })
+    }
+
+    /// What a collection would free if these alone were named.
+    ///
+    /// # Errors
+    /// If the index or the folder cannot be read.
+    pub fn unnamed(&self, named: &HashSet<BodyId>) -> Result<Freed, Error> {
+        let names: HashSet<i64> = named.iter().map(|id| name_of(*id)).collect();
+        let mut freed = Freed::default();
+        let mut cursor = Cursor::default();
+        loop {
+            let entries = match &*lock_of(&self.index) {
+                Some(index) => index.walk(&mut cursor, PER_STEP)?,
+                None => Vec::new(),
+            };
+            if entries.is_empty() {
+                break;
+            }
+            for entry in entries {
+                if !names.contains(&entry.name) {
+                    freed.n_bodies += 1;
+                    freed.n_bytes += entry.place.length;
+                }
+            }
+        }
+        loose::walk(&self.folder, &mut |found| {
+            match found {
+                loose::Loose::Body(id, _) if named.contains(&id) => {}
+                loose::Loose::Body(_, n_bytes) | loose::Loose::Begun(_, n_bytes) => {
+                    freed.n_bodies += 1;
+                    freed.n_bytes += n_bytes;
+                }
+                loose::Loose::Foreign(_) => {}
+            }
+            Ok(loose::Go::On)
+        })?;
+        Ok(freed)
     }
 
     fn check_segments(

@@ -319,6 +319,11 @@ impl Bodies {
         loose::remove(&self.folder, id)
     }
 
+    /// Whether there may be bodies of an earlier version that are still to be brought over.
+    pub fn has_old(&self) -> bool {
+        self.has_loose.load(Ordering::Relaxed)
+    }
+
     /// Brings bodies of an earlier version into segments, at most so many. Says how many
     /// it were: none once all are there.
     ///

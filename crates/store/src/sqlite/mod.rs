@@ -37,7 +37,7 @@ use lock::Lock;
 use crate::private;
 use crate::{
     Audit, BodyId, Brief, Change, ChangeFilter, ElementId, Error, Fact, Group, GroupId, Host, Kept,
-    MemoryOf, Moment, Numbers, Poll, Problem, Query, Reader, Source, SourceId, Writer,
+    KeptPoll, MemoryOf, Moment, Numbers, Poll, Problem, Query, Reader, Source, SourceId, Writer,
 };
 
 /// Facts, kept by SQLite in a folder: to write and to read them, or only to read.
@@ -375,6 +375,14 @@ impl<Access: Send> Reader for Sqlite<Access> {
         limit: usize,
     ) -> Result<Vec<Change>, Error> {
         Ok(read::changes(&self.connection, filter, before, limit)?)
+    }
+
+    fn changes_after(&self, after: u64, limit: usize) -> Result<Vec<Change>, Error> {
+        Ok(read::changes_after(&self.connection, after, limit)?)
+    }
+
+    fn polls_after(&self, after: u64, limit: usize) -> Result<Vec<KeptPoll>, Error> {
+        Ok(read::polls_after(&self.connection, after, limit)?)
     }
 
     fn polls(&self, element: ElementId, limit: usize) -> Result<Vec<Poll>, Error> {

@@ -11,8 +11,8 @@ use super::locator::{self, candidates};
 use super::record::{self, Decoded};
 use crate::{
     Audit, BodyId, Brief, Change, ChangeFilter, Copy, Element, ElementId, Failure, Group, GroupId,
-    History, Host, Kept, MemoryOf, Moment, Poll, Query, Redirect, Robots, RobotsAnswer, Source,
-    SourceId, Totals,
+    History, Host, Kept, KeptPoll, MemoryOf, Moment, Poll, Query, Redirect, Robots, RobotsAnswer,
+    Source, SourceId, Totals,
 };
 
 pub(super) fn sources(connection: &Connection) -> Result<Vec<Source>> {
@@ -486,25 +486,59 @@ pub(super) fn changes(
             filter.element.map(|element| element.0),
             at_most(limit),
         ],
-        |row| {
-            let body: Option<[u8; 32]> = row.get(9)?;
-            Ok(Change {
-                number: row.get(0)?,
-                element: ElementId(row.get(1)?),
-                source: row.get(2)?,
-                found_at: row.get(3)?,
-                previous_poll_at: row.get(4)?,
-                kind: row.get(5)?,
-                bytes_before: row.get(6)?,
-                bytes_after: row.get(7)?,
-                digest: row.get(8)?,
-                body: body.map(BodyId),
-                content_type: row.get(10)?,
-                size: row.get(11)?,
-            })
-        },
+        change,
     )?;
     Ok(changes.collect::<Result<_, _>>()?)
+}
+
+fn change(row: &Row<'_>) -> rusqlite::Result<Change> {
+    let body: Option<[u8; 32]> = row.get(9)?;
+    Ok(Change {
+        number: row.get(0)?,
+        element: ElementId(row.get(1)?),
+        source: row.get(2)?,
+        found_at: row.get(3)?,
+        previous_poll_at: row.get(4)?,
+        kind: row.get(5)?,
+        bytes_before: row.get(6)?,
+        bytes_after: row.get(7)?,
+        digest: row.get(8)?,
+        body: body.map(BodyId),
+        content_type: row.get(10)?,
+        size: row.get(11)?,
+    })
+}
+
+pub(super) fn changes_after(
+    connection: &Connection,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<Change>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT number, element, source, found_at, previous_poll_at, kind, bytes_before, \
+         bytes_after, digest, body, content_type, size FROM change \
+         WHERE number > ? ORDER BY number LIMIT ?",
+    )?;
+    let changes = statement.query_map(params![after, at_most(limit)], change)?;
+    Ok(changes.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn polls_after(
+    connection: &Connection,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<KeptPoll>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT number, source, at FROM poll WHERE number > ? ORDER BY number LIMIT ?",
+    )?;
+    let polls = statement.query_map(params![after, at_most(limit)], |row| {
+        Ok(KeptPoll {
+            number: row.get(0)?,
+            source: row.get(1)?,
+            at: row.get(2)?,
+        })
+    })?;
+    Ok(polls.collect::<Result<_, _>>()?)
 }
 
 /// A number below which no change was found since then, by halving.

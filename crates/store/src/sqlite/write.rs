@@ -82,6 +82,15 @@ impl<'a> Batch<'a> {
             Fact::Kept(kept) => self.kept(kept),
             Fact::Poll(poll) => self.poll(poll),
             Fact::Change(change) => self.change(change),
+            Fact::ChangeForgotten(number) => {
+                self.forget("DELETE FROM change WHERE number = ?", *number)
+            }
+            Fact::VersionForgotten(number) => {
+                self.forget("UPDATE change SET body = NULL WHERE number = ?", *number)
+            }
+            Fact::PollForgotten(number) => {
+                self.forget("DELETE FROM poll WHERE number = ?", *number)
+            }
             Fact::Query(query) => self.query(query),
             Fact::Host(host) => {
                 self.hosts.insert(host.group, host);
@@ -395,6 +404,12 @@ impl<'a> Batch<'a> {
                 poll.is_counted,
                 poll.age_ms,
             ])?;
+        Ok(())
+    }
+
+    fn forget(&self, statement: &str, number: u64) -> Result<()> {
+        let mut statement = self.connection.prepare_cached(statement)?;
+        statement.execute([number])?;
         Ok(())
     }
 

@@ -366,10 +366,7 @@ fn what_was_begun_and_what_nothing_names_is_reported_and_collected() {
     assert!(found.contains(&Problem::BodyUnnamed(unnamed)));
     assert!(found.contains(&Problem::StrayFile(begun)));
     assert!(found.contains(&Problem::StrayFile(foreign.clone())));
-    let mut collection = bodies.collect().unwrap();
-    collection.mark(kept);
-    let counted = collection.count().unwrap();
-    drop(collection);
+    let counted = bodies.unnamed(&[kept].into()).unwrap();
     let freed = collect(&bodies, &[kept]);
     let expected = Freed {
         n_bodies: 2,
