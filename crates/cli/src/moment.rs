@@ -34,6 +34,19 @@ pub(crate) fn relative(moment: Moment, now: Moment) -> String {
     }
 }
 
+/// The time of day where the reader is, with the date if that is not today's: `14:02`.
+pub(crate) fn time_of_day(moment: Moment) -> String {
+    let local = |moment: Moment| {
+        let timestamp = Timestamp::from_millisecond(moment.0).ok()?;
+        Some(timestamp.to_zoned(TimeZone::system()))
+    };
+    match (local(moment), local(now())) {
+        (Some(then), Some(now)) if then.date() == now.date() => then.strftime("%H:%M").to_string(),
+        (Some(then), _) => then.strftime("%Y-%m-%d %H:%M").to_string(),
+        (None, _) => "unknown".to_owned(),
+    }
+}
+
 /// `2h` (ago), `today`, `yesterday`, `2026-05-01`, `2026-05-01T12:00:00Z`.
 pub(crate) fn since(text: &str, now: Moment) -> Result<Moment, String> {
     let wanted = "a span such as 2h, a day such as 2026-05-01, today, yesterday or a time \

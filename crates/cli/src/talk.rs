@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+use crate::args::project::LogForm;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// How much to say.
@@ -18,6 +19,14 @@ impl Talk {
     pub(crate) fn say(self, line: impl AsRef<str>) {
         if self >= Self::Normal {
             say_always(line);
+        }
+    }
+
+    /// What is left to say where machines read what happens: nothing.
+    pub(crate) fn of_log(self, log: Option<LogForm>) -> Self {
+        match log {
+            Some(LogForm::Json) => Self::Quiet,
+            _ => self,
         }
     }
 
@@ -59,6 +68,36 @@ impl Talk {
     }
 }
 
+/// A line at the foot of a terminal, below all that is said.
+pub(crate) struct Foot {
+    bar: ProgressBar,
+}
+
+impl Foot {
+    pub(crate) fn new() -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
+        let style = ProgressStyle::with_template("{wide_msg}").expect("a valid template");
+        bar.set_style(style);
+        Self { bar }
+    }
+
+    pub(crate) fn set(&self, text: String) {
+        self.bar.set_message(text);
+        self.bar.tick();
+    }
+
+    /// Says a line above it.
+    pub(crate) fn say(&self, line: impl AsRef<str>) {
+        self.bar.suspend(|| say_always(line));
+    }
+}
+
+impl Drop for Foot {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
 /// Says a line. If nobody can hear it, that is no reason to fail.
 pub(crate) fn say_always(line: impl AsRef<str>) {
     let _ = writeln!(std::io::stderr(), "{}", line.as_ref());
@@ -75,11 +114,6 @@ pub(crate) struct Progress {
 impl Progress {
     pub(crate) fn advance(&self, n: usize) {
         self.bar.inc(n as u64);
-    }
-
-    /// Says a line above the bar.
-    pub(crate) fn say(&self, line: impl AsRef<str>) {
-        self.bar.suspend(|| say_always(line));
     }
 }
 
@@ -105,6 +139,24 @@ pub(crate) fn count(n: usize) -> String {
     text
 }
 
+/// A size in bytes, with two or three digits.
+pub(crate) fn size(bytes: u64) -> String {
+    let mut size = bytes as f64;
+    let mut unit = "B";
+    for larger in ["kB", "MB", "GB", "TB"] {
+        // What would be printed as 1000 is one of the next.
+        if size < 999.5 {
+            break;
+        }
+        (size, unit) = (size / 1000.0, larger);
+    }
+    match unit {
+        "B" => format!("{bytes} B"),
+        _ if size < 9.95 => format!("{size:.1} {unit}"),
+        _ => format!("{size:.0} {unit}"),
+    }
+}
+
 /// A count of things, one or many.
 pub(crate) fn plural(n: u64, thing: &str) -> String {
     let s = if n == 1 { "" } else { "s" };
@@ -114,6 +166,22 @@ pub(crate) fn plural(n: u64, thing: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_have_two_or_three_digits() {
+        for (bytes, wanted) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1.0 kB"),
+            (9_949, "9.9 kB"),
+            (9_950, "10 kB"),
+            (999_499, "999 kB"),
+            (999_500, "1.0 MB"),
+            (12_300_000_000, "12 GB"),
+        ] {
+            assert_eq!(size(bytes), wanted, "{bytes}");
+        }
+    }
 
     #[test]
     fn counts_are_parted_in_threes() {

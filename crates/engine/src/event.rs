@@ -28,6 +28,12 @@ pub enum Event {
         n_results: usize,
         /// How many were rows of ours.
         n_ours: usize,
+        /// When it was answered.
+        at: Moment,
+        /// The status of the answer, if there was one.
+        status: Option<u16>,
+        /// How long that took.
+        seconds: f64,
         /// What went wrong, if something did: the kind, and in a sentence.
         error: Option<(FailureKind, String)>,
     },
@@ -45,6 +51,8 @@ pub enum Event {
         /// Why.
         message: String,
     },
+    /// A host is left alone for a while.
+    Paused(Paused),
     /// Every new element was polled, or could not be.
     FirstPassDone {
         /// Elements that there are.
@@ -74,6 +82,12 @@ pub struct Polled {
     pub source: String,
     /// When.
     pub at: Moment,
+    /// How long it took.
+    pub seconds: f64,
+    /// The status of the answer, if there was one.
+    pub status: Option<u16>,
+    /// Bytes of its body, decoded, if it came with one.
+    pub n_bytes: Option<u64>,
     /// Why.
     pub purpose: Purpose,
     /// What was found, if anything changed.
@@ -82,4 +96,17 @@ pub struct Polled {
     pub error: Option<(FailureKind, String)>,
     /// New elements that wait for their first poll.
     pub n_new: u64,
+}
+
+/// A host that is left alone for a while, since it fails or asks for it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Paused {
+    /// The host, or the name of the group that it is in.
+    pub host: String,
+    /// When it is asked again, at the earliest.
+    pub until: Moment,
+    /// Why, in a few words.
+    pub why: String,
+    /// Whether it asked for it, and does not fail.
+    pub is_asked: bool,
 }

@@ -293,6 +293,12 @@ impl Ledger {
         self.facts.push(Fact::Query(query));
     }
 
+    /// What a group is called, if it has been kept.
+    pub(crate) fn group_name(&self, id: GroupId) -> Result<Option<String>, Error> {
+        let mut groups = self.store.groups_by_id(&[id])?;
+        Ok(groups.pop().map(|group| group.name))
+    }
+
     /// The outermost and the innermost group of a path. The scheduler is told of groups
     /// that are new.
     pub(crate) fn place(

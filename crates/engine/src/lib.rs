@@ -38,7 +38,7 @@ pub mod settings;
 pub mod source;
 pub mod view;
 
-pub use event::{Event, Polled};
+pub use event::{Event, Paused, Polled};
 pub use fail_point::FAIL_POINTS;
 pub use handle::{Controls, Events, Handle, NotRunning, Told, handle};
 pub use inspect::{Inspection, RobotsFound, inspect};
@@ -83,6 +83,8 @@ pub struct Ended {
     pub n_failed: u64,
     /// Sources that fail themselves.
     pub failed_sources: Vec<String>,
+    /// Hosts that are left alone now, since they fail or ask for it.
+    pub paused: Vec<Paused>,
     /// When the budget allows the next poll of what was wanted, if it ended for that.
     pub resumes_at: Option<springtide_store::Moment>,
 }
@@ -100,4 +102,6 @@ pub enum Why {
     Done,
     /// The budget does not allow what is left to do.
     Budget,
+    /// What is left to do is at hosts that are left alone for now, or was there and failed.
+    Paused,
 }

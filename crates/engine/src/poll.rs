@@ -51,8 +51,8 @@ pub(crate) enum Message {
     Hop(Onward),
     /// The fetch of a robots.txt was sent on; no robots.txt keeps it from there.
     RobotsHop(Onward),
-    /// One of its requests has ended.
-    Ended(GroupId, Verdict),
+    /// One of its requests has ended; and what is wrong with the host, if something is.
+    Ended(GroupId, Verdict, String),
     /// It is over.
     Done(Box<Done>),
     /// A robots.txt was fetched.
@@ -137,7 +137,7 @@ impl PollContext {
     /// A request that was broken off by an error of our own gives its place back.
     fn give_back(&self, asking: Option<GroupId>) {
         if let Some(host) = asking {
-            self.tell(Message::Ended(host, Verdict::Unknown));
+            self.tell(Message::Ended(host, Verdict::Unknown, String::new()));
         }
     }
 
@@ -232,10 +232,8 @@ async fn follow(job: &Job, context: &PollContext, trip: &mut Trip) -> Result<Fou
         trip.asking = Some(host);
         let hop = context.client.hop(&ask).await;
         trip.asking = None;
-        context.tell(Message::Ended(
-            host,
-            verdict(&hop, protocol.has_own_pauses()),
-        ));
+        let verdict = verdict(&hop, protocol.has_own_pauses());
+        context.tell(Message::Ended(host, verdict, trouble(&hop, verdict)));
         fail_point("answered");
         let next = match (hop, instead.take()) {
             (hop, Some(moved_to)) if !is_usable(&hop) => {
@@ -355,6 +353,15 @@ pub(crate) fn verdict(hop: &Result<Answer, FetchFailure>, has_own_pauses: bool) 
     }
 }
 
+/// What is wrong with a host, in a sentence; empty if nothing is.
+fn trouble(hop: &Result<Answer, FetchFailure>, verdict: Verdict) -> String {
+    match (verdict, hop) {
+        (Verdict::Fine | Verdict::Unknown, _) => String::new(),
+        (_, Ok(answer)) => format!("it answered with status {}", answer.status),
+        (_, Err(failure)) => failure.message.clone(),
+    }
+}
+
 /// A host that asks for some seconds counts them itself, on a clock of its own.
 const RETRY_MARGIN: std::time::Duration = std::time::Duration::from_millis(100);
 
@@ -408,7 +415,7 @@ async fn follow_robots(
             Verdict::Fine | Verdict::Unknown if is_unreachable => Verdict::Trouble,
             verdict => verdict,
         };
-        context.tell(Message::Ended(host, verdict));
+        context.tell(Message::Ended(host, verdict, trouble(&hop, verdict)));
         match step {
             robots::Step::Done(answer) => return (Some(answer), silence),
             robots::Step::Refused => return (None, silence),

@@ -292,14 +292,27 @@ pub(crate) struct Run {
     /// Stop after so many polls
     #[arg(long, value_name = "N")]
     pub(crate) max_polls: Option<u64>,
-    /// Poll what is due now, then stop
+    /// Poll what is due now, then stop; hosts that do not answer are given up on
     #[arg(long)]
     pub(crate) once: bool,
+    /// How to tell what happens, on standard error [default: changes and a line at the
+    /// foot on a terminal, else lines]
+    #[arg(long, value_enum, value_name = "FORM")]
+    pub(crate) log: Option<LogForm>,
     #[command(flatten)]
     pub(crate) settings: SettingFlags,
     /// Print what came of it as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// How a run tells what happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogForm {
+    /// A line for each poll: time, outcome, status, size, duration, address
+    Lines,
+    /// A JSON object a line for each event
+    Json,
 }
 
 /// Settings of the file that can be overruled.

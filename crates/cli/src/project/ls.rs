@@ -262,10 +262,11 @@ fn cells(element: &ElementView, now: Moment) -> Vec<String> {
     ]
 }
 
-/// Three digits are enough to compare by.
+/// Three digits are enough to compare by, and of large numbers all before the point.
 pub(crate) fn per_day(number: f64) -> String {
     match number {
         0.0 => "0".to_owned(),
+        n if n >= 999.5 => count(n.round() as usize),
         n if n >= 100.0 => format!("{n:.0}"),
         n if n >= 10.0 => format!("{n:.1}"),
         n if n >= 1.0 => format!("{n:.2}"),

@@ -14,6 +14,7 @@ pub(crate) mod plan;
 pub(crate) mod rename;
 pub(crate) mod rm;
 pub(crate) mod run;
+mod screen;
 pub(crate) mod status;
 
 use std::path::{Path, PathBuf};

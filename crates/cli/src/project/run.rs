@@ -1,24 +1,23 @@
 //! `springtide run` and `springtide poll`: what the engine does, told as it happens.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use serde::Serialize;
 use springtide_engine::settings::FirstPass;
-use springtide_engine::{Ended, Event, Polled, Told, Until, What, Why};
-use springtide_store::{ElementId, Source};
+use springtide_engine::{Ended, Paused, Until, What, Why};
+use springtide_store::{ElementId, Moment, Source};
 
-use super::log::kind_name;
+use super::screen::{Form, Screen};
 use super::{Project, element_named};
 use crate::args::project::{Poll, Run};
 use crate::config::{Config, DEFAULT_BUDGET};
 use crate::failure::{Code, Failure, Outcome};
 use crate::json::print_json;
 use crate::live;
-use crate::moment::{self, brief, relative};
+use crate::moment::{self, relative, time_of_day};
 use crate::signals::Signals;
 use crate::table::shorten_to;
-use crate::talk::{Progress, Talk, count, plural};
+use crate::talk::{Talk, count, plural};
 
 pub(crate) fn run(args: &Run, project: &Project, talk: Talk, signals: &Signals) -> Outcome<()> {
     let config = project.config(&args.settings, talk)?;
@@ -34,8 +33,13 @@ pub(crate) fn run(args: &Run, project: &Project, talk: Talk, signals: &Signals) 
         },
     };
     let terms = terms(&config, talk);
-    let (ended, is_read) = keep_fresh(project, config, until, signals, talk, terms)?;
-    conclude(&ended, args.json, signals, talk, is_read)
+    let shown = Shown {
+        form: Form::of(args.log, talk),
+        talk,
+        terms,
+    };
+    let (ended, is_read) = keep_fresh(project, config, until, signals, shown)?;
+    conclude(&ended, args.json, signals, talk.of_log(args.log), is_read)
 }
 
 pub(crate) fn poll(args: &Poll, project: &Project, talk: Talk, signals: &Signals) -> Outcome<()> {
@@ -50,7 +54,12 @@ pub(crate) fn poll(args: &Poll, project: &Project, talk: Talk, signals: &Signals
         max_polls: None,
         what,
     };
-    let (ended, is_read) = keep_fresh(project, config, until, signals, talk, Vec::new())?;
+    let shown = Shown {
+        form: Form::of(None, talk),
+        talk,
+        terms: Vec::new(),
+    };
+    let (ended, is_read) = keep_fresh(project, config, until, signals, shown)?;
     if ended.why == Why::Budget {
         if args.json {
             print_json(&Summary::new(&ended))?;
@@ -140,26 +149,25 @@ fn terms(config: &Config, talk: Talk) -> Vec<String> {
     terms
 }
 
+/// How what happens is shown.
+struct Shown {
+    form: Form,
+    talk: Talk,
+    /// What is said first.
+    terms: Vec<String>,
+}
+
 /// What came of it, and whether anyone reads what is said.
 fn keep_fresh(
     project: &Project,
     config: Config,
     until: Until,
     signals: &Signals,
-    talk: Talk,
-    terms: Vec<String>,
+    shown: Shown,
 ) -> Outcome<(Ended, bool)> {
     config.check_secrets()?;
-    let mut lines = Lines {
-        talk,
-        first_pass: None,
-        n_new: 0,
-    };
-    let mut screen = Screen::new(terms, move |shown| match shown {
-        Shown::Line(line) => lines.say(line),
-        Shown::Told(heard) => lines.hear(heard),
-    });
     let settings = config.settings;
+    let mut screen = Screen::new(shown.form, shown.talk, shown.terms, project, &settings);
     let ended = live::run(&project.folder, settings, until, signals, &mut |heard| {
         screen.show(heard);
     });
@@ -178,206 +186,6 @@ fn said_to(is_read: bool, failure: Failure) -> Failure {
     }
 }
 
-/// Shows what happens on a thread of its own: a terminal that is stopped, or a pipe that
-/// nobody reads, holds up neither the engine nor its end.
-struct Screen {
-    to_thread: SyncSender<Shown>,
-    /// Hears of it when the thread has ended.
-    ended: Receiver<()>,
-    /// Events that had no room since the last that had.
-    n_missed: u64,
-}
-
-/// Something to show.
-enum Shown {
-    Line(String),
-    Told(Told),
-}
-
-/// Events that wait to be shown.
-const MOST_TO_SHOW: usize = 1024;
-/// How long the last events may take to be shown.
-const LAST_WORDS: Duration = Duration::from_secs(1);
-
-impl Screen {
-    /// These lines come first.
-    fn new(lines: Vec<String>, mut show: impl FnMut(Shown) + Send + 'static) -> Self {
-        let (to_thread, told) = sync_channel(MOST_TO_SHOW);
-        let (end, ended) = sync_channel::<()>(0);
-        std::thread::spawn(move || {
-            let lines = lines.into_iter().map(Shown::Line);
-            lines.chain(told).for_each(&mut show);
-            // What it shows last is shown when it is dropped.
-            drop(show);
-            drop(end);
-        });
-        Self {
-            to_thread,
-            ended,
-            n_missed: 0,
-        }
-    }
-
-    fn show(&mut self, told: Told) {
-        let n_told = match &told {
-            Told::Event(_) => 1,
-            Told::Missed(n) => *n,
-        };
-        let has_room = |shown| self.to_thread.try_send(Shown::Told(shown)).is_ok();
-        if self.n_missed > 0 && has_room(Told::Missed(self.n_missed)) {
-            self.n_missed = 0;
-        }
-        if self.n_missed > 0 || !has_room(told) {
-            self.n_missed += n_told;
-        }
-    }
-
-    /// Waits a little for all to be shown. Says whether it was.
-    fn close(self) -> bool {
-        let Self {
-            to_thread,
-            ended,
-            n_missed,
-        } = self;
-        if n_missed > 0 {
-            // If there is no room for that either, nobody reads it.
-            let _ = to_thread.try_send(Shown::Told(Told::Missed(n_missed)));
-        }
-        drop(to_thread);
-        ended.recv_timeout(LAST_WORDS) == Err(RecvTimeoutError::Disconnected)
-    }
-}
-
-/// Tells what happens, to a person.
-struct Lines {
-    talk: Talk,
-    first_pass: Option<Progress>,
-    n_new: u64,
-}
-
-impl Lines {
-    fn hear(&mut self, heard: Told) {
-        match heard {
-            Told::Event(event) => self.tell(event),
-            Told::Missed(n) => self.say(format!("… {} not shown", plural(n, "event"))),
-        }
-    }
-
-    fn tell(&mut self, event: Event) {
-        match event {
-            Event::Started {
-                n_elements,
-                n_new,
-                seconds,
-            } => {
-                let (n, took) = (plural(n_elements, "element"), brief(seconds));
-                self.say(format!("{n}, ready after {took}"));
-                self.expect_new(n_new);
-            }
-            Event::Polled(polled) => self.tell_poll(&polled),
-            Event::Asked {
-                query,
-                page,
-                n_results,
-                n_ours,
-                error,
-                ..
-            } => {
-                let query = shorten_to(&query, 200);
-                self.explain(match error {
-                    Some((kind, message)) => {
-                        format!("{kind:8} {query}: {}", shorten_to(&message, 200))
-                    }
-                    None => format!(
-                        "asked    {query}, page {page}: {n_ours} of {n_results} results are ours"
-                    ),
-                });
-            }
-            Event::Found { source, n_elements } => {
-                let n = plural(n_elements, "new element");
-                self.say(format!("{source}: {n}"));
-            }
-            Event::SourceFailed { source, message } => {
-                let message = shorten_to(&message, 300);
-                self.say(format!("{source}: {message}"));
-            }
-            Event::FirstPassDone {
-                n_elements,
-                n_failing,
-                n_blocked,
-                n_unreached,
-            } => {
-                self.first_pass = None;
-                let out = [
-                    (n_failing, "failing"),
-                    (n_blocked, "blocked by robots.txt"),
-                    (n_unreached, "returned by no query"),
-                ];
-                let out = out.iter().filter(|(n, _)| *n > 0);
-                let out: Vec<String> = out
-                    .map(|(n, what)| format!("{} {what}", count(*n as usize)))
-                    .collect();
-                self.say(match (n_elements, out.is_empty()) {
-                    (0, _) => "there is nothing to poll: no elements were found".to_owned(),
-                    (_, true) => "every element has been polled once".to_owned(),
-                    (n, false) => {
-                        let n = plural(n, "element");
-                        format!("the first pass is done: {n}, of them {}", out.join(", "))
-                    }
-                });
-            }
-            Event::Stopping { n_under_way } => {
-                self.first_pass = None;
-                if n_under_way > 0 {
-                    self.say(format!("stopping; {n_under_way} polls are under way"));
-                }
-            }
-        }
-    }
-
-    fn tell_poll(&mut self, polled: &Polled) {
-        if let Some(first_pass) = &self.first_pass {
-            first_pass.advance(self.n_new.saturating_sub(polled.n_new) as usize);
-            self.n_new = self.n_new.min(polled.n_new);
-        } else {
-            self.expect_new(polled.n_new);
-        }
-        let locator = shorten_to(&polled.locator, 200);
-        match (&polled.change, &polled.error) {
-            (_, Some((kind, message))) => {
-                let message = shorten_to(message, 200);
-                self.explain(format!("{kind:8} {locator}: {message}"));
-            }
-            // Every element is new once.
-            (Some(springtide_store::ChangeKind::Added), _) => {
-                self.explain(format!("added    {locator}"));
-            }
-            (Some(kind), _) => self.say(format!("{:8} {locator}", kind_name(*kind))),
-            (None, None) => self.explain(format!("unchanged {locator}")),
-        }
-    }
-
-    fn expect_new(&mut self, n_new: u64) {
-        if n_new > 0 && self.first_pass.is_none() {
-            self.first_pass = Some(self.talk.progress("first polls", Some(n_new)));
-            self.n_new = n_new;
-        }
-    }
-
-    fn say(&self, line: String) {
-        match &self.first_pass {
-            Some(bar) if self.talk >= Talk::Normal => bar.say(line),
-            _ => self.talk.say(line),
-        }
-    }
-
-    fn explain(&self, line: String) {
-        if self.talk == Talk::Verbose {
-            self.say(line);
-        }
-    }
-}
-
 /// What a program wants to know of a run.
 #[derive(Serialize)]
 struct Summary<'a> {
@@ -386,6 +194,16 @@ struct Summary<'a> {
     n_changes: u64,
     n_failed: u64,
     failed_sources: &'a [String],
+    /// Hosts that are left alone now.
+    hosts: Vec<HostLeft<'a>>,
+}
+
+#[derive(Serialize)]
+struct HostLeft<'a> {
+    host: &'a str,
+    why: &'a str,
+    #[serde(serialize_with = "moment::serialize")]
+    until: Option<Moment>,
 }
 
 impl<'a> Summary<'a> {
@@ -397,13 +215,44 @@ impl<'a> Summary<'a> {
                 Why::MaxPolls => "max-polls",
                 Why::Done => "done",
                 Why::Budget => "budget",
+                Why::Paused => "hosts",
             },
             n_polls: ended.n_polls,
             n_changes: ended.n_changes,
             n_failed: ended.n_failed,
             failed_sources: &ended.failed_sources,
+            hosts: (ended.paused.iter())
+                .map(|paused| HostLeft {
+                    host: &paused.host,
+                    why: &paused.why,
+                    until: Some(paused.until),
+                })
+                .collect(),
         }
     }
+}
+
+/// Hosts that are named to a person.
+const MOST_HOSTS: usize = 5;
+
+/// Which hosts were given up on, why, and until when.
+fn given_up(paused: &[Paused]) -> String {
+    let named = paused.iter().take(MOST_HOSTS).map(|paused| {
+        let why = shorten_to(&paused.why, 120);
+        format!(
+            "{}: {why} (next try {})",
+            paused.host,
+            time_of_day(paused.until)
+        )
+    });
+    let mut lines: Vec<String> = named.collect();
+    if paused.len() > MOST_HOSTS {
+        lines.push(format!(
+            "and {} more",
+            plural((paused.len() - MOST_HOSTS) as u64, "host")
+        ));
+    }
+    lines.join("\n         ")
 }
 
 /// Says what came of it, and with which code to end.
@@ -435,6 +284,18 @@ fn conclude(
     }
     if let (Why::Stopped, Some(code)) = (ended.why, signals.received()) {
         return Err(Failure::new(code, "stopped").silent());
+    }
+    if ended.why == Why::Paused {
+        let n = plural(ended.paused.len() as u64, "host");
+        let failure = Failure::new(
+            Code::SomeFailed,
+            format!("gave up on {n}; the rest is done"),
+        )
+        .cause(given_up(&ended.paused))
+        .hint(
+            "a later run tries again; `springtide ls --elements --state failing` lists what failed",
+        );
+        return Err(said_to(is_read, failure));
     }
     if ended.failed_sources.is_empty() {
         return Ok(());

@@ -12,6 +12,7 @@ mod plan;
 mod processes;
 mod project;
 mod reproduce;
+mod run;
 mod search;
 mod simulate;
 

@@ -173,18 +173,18 @@ pub(super) fn failure(error: &reqwest::Error, host: &str, limits: &Timeouts) -> 
     }
     if error.is_connect() {
         let reason = match found {
-            Some((FailureKind::Reset, _)) => "the connection was closed at once",
-            _ if has_io(error, io::ErrorKind::ConnectionRefused) => "the connection was refused",
+            Some((FailureKind::Reset, _)) => "connection closed at once",
+            _ if has_io(error, io::ErrorKind::ConnectionRefused) => "connection refused",
             _ if has_io(error, io::ErrorKind::HostUnreachable)
                 || has_io(error, io::ErrorKind::NetworkUnreachable) =>
             {
-                "there is no way there"
+                "no route to it"
             }
-            _ => "the connection could not be made",
+            _ => "no connection could be made",
         };
         return FetchFailure::new(
             FailureKind::Connect,
-            format!("no connection to {host}: {reason}"),
+            format!("{host} is unreachable: {reason}"),
         );
     }
     if error.is_builder() {

@@ -122,7 +122,7 @@ fn unreached(error: &io::Error, host: &str) -> FetchFailure {
         }
         _ => FetchFailure::new(
             FailureKind::Connect,
-            format!("no connection to {host}: the connection was refused"),
+            format!("{host} is unreachable: connection refused"),
         ),
     }
 }

@@ -168,6 +168,9 @@ impl Engine {
             page: page.request.number,
             n_results: reading.map_or(0, |reading| reading.page.n_results),
             n_ours: reading.map_or(0, |reading| reading.others.len()),
+            at: done.at,
+            status: done.status,
+            seconds: clock::millis_between(done.job.begun_at, done.at) as f64 / 1000.0,
             error: failure.map(|failure| (failure.kind, failure.message)),
         });
         let answer = SharedAnswer {

@@ -143,6 +143,12 @@ impl Engine {
             locator: kept.element.locator.clone(),
             source: self.ledger.name(source),
             at: seen.at,
+            seconds: clock::millis_between(seen.begun_at, seen.at) as f64 / 1000.0,
+            status: seen.status,
+            n_bytes: match seen.sight {
+                Sight::Here(sighting) => Some(sighting.n_bytes),
+                _ => None,
+            },
             purpose: seen.purpose,
             change: kind,
             error: failure.map(|failure| (failure.kind, failure.message.clone())),

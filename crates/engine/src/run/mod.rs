@@ -13,6 +13,7 @@ mod entries;
 mod listed;
 mod listings;
 mod open;
+mod pauses;
 mod search;
 mod upkeep;
 
@@ -128,6 +129,8 @@ struct Engine {
     searches: BTreeMap<SourceId, Search>,
     /// Hosts that sources other than search sources ask.
     shared_hosts: BTreeSet<GroupId>,
+    /// What is wrong with hosts that are, or were, left alone.
+    troubles: BTreeMap<GroupId, String>,
 
     context: PollContext,
     reaches: Reaches,
@@ -313,7 +316,7 @@ impl Engine {
             while self.preparations.try_join_next().is_some() {}
         }
         self.finish().await?;
-        Ok(self.ended())
+        self.ended()
     }
 
     /// Lets those under way end, for a while, and begins nothing more.
@@ -377,7 +380,7 @@ impl Engine {
         self.ledger.close(&self.context.bodies)
     }
 
-    fn ended(&self) -> Ended {
+    fn ended(&self) -> Result<Ended, Error> {
         let failed = self
             .ledger
             .sources()
@@ -388,15 +391,17 @@ impl Engine {
             What::Everything | What::DueNow => Purpose::Due,
         };
         let at = clock::time(self.clock.now());
+        let paused = self.paused(self.troubles.keys().copied().collect(), at)?;
         let resumes_at = clock::moment_of(self.agenda.spends_at(purpose, at));
-        Ended {
+        Ok(Ended {
             why,
+            paused,
             n_polls: self.progress.n_polls,
             n_changes: self.progress.n_changes,
             n_failed: self.progress.n_failed,
             failed_sources: failed.map(|source| source.name.clone()).collect(),
             resumes_at: resumes_at.filter(|_| why == Why::Budget),
-        }
+        })
     }
 
     /// What someone who holds the engine wants.
@@ -415,8 +420,9 @@ impl Engine {
                 let group = self.host_of(&onward.url)?;
                 self.wait_for_turn(group, Waiter::Hop(group, onward), at);
             }
-            Message::Ended(group, verdict) => {
+            Message::Ended(group, verdict, trouble) => {
                 self.agenda.ended(group, verdict, at, &mut self.rng);
+                self.note_trouble(group, trouble, at)?;
             }
             Message::Robots(group, url, robots, silence) => {
                 self.hear_robots(group, &url, (robots, silence), now)?;
@@ -474,11 +480,15 @@ impl Engine {
                         .agenda
                         .has_due(clock::time(self.progress.started_at), at);
                 if !is_due {
-                    self.progress.why_over = Some(Why::Done);
+                    let has_failed = self.has_failing_hosts(at);
+                    let why = if has_failed { Why::Paused } else { Why::Done };
+                    self.progress.why_over = Some(why);
                 } else if !(is_first_pass_left && self.is_first_pass_free())
                     && self.agenda.spends_at(Purpose::Due, at) > soon
                 {
                     self.progress.why_over = Some(Why::Budget);
+                } else if !self.agenda.has_due_rows(soon, at) && self.waits_in_vain(at) {
+                    self.progress.why_over = Some(Why::Paused);
                 }
             }
             What::These(_) => {

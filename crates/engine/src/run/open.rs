@@ -124,6 +124,7 @@ impl Engine {
             sources,
             searches: BTreeMap::new(),
             shared_hosts: BTreeSet::new(),
+            troubles: BTreeMap::new(),
             context,
             reaches,
             messages,
@@ -140,6 +141,7 @@ impl Engine {
             events,
             told: Vec::new(),
         };
+        engine.recall_troubles(at)?;
         let n_elements = engine.recall_elements(at)?;
         engine.open_searches(at)?;
         engine.progress.is_first_pass_over = engine.n_new() == 0;

@@ -236,7 +236,7 @@ async fn nobody_there_is_a_failure_to_connect() {
     assert_eq!(failure.kind, FailureKind::Connect, "{failure}");
     assert_eq!(
         failure.message,
-        "no connection to 127.0.0.1: the connection was refused"
+        "127.0.0.1 is unreachable: connection refused"
     );
     assert!(failure.kind.is_host_trouble());
 }

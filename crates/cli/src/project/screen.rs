@@ -1,0 +1,835 @@
+//! What a run tells while it goes on: to a person at a terminal, with a line at the foot
+//! that says how things stand; as lines for a log; or as JSON for a program.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::IsTerminal;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use springtide_engine::settings::Settings;
+use springtide_engine::{Event, Paused, Polled, Told, view};
+use springtide_store::{ChangeKind, Moment, Purpose};
+
+use super::Project;
+use super::log::kind_name;
+use crate::args::project::LogForm;
+use crate::moment::{self, brief, relative, rfc3339, time_of_day};
+use crate::table::shorten_to;
+use crate::talk::{Foot, Talk, count, plural, say_always, size};
+
+/// In which form what happens is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// What changed, and a line at the foot.
+    Terminal,
+    /// A line for each poll.
+    Lines,
+    /// An object for each event.
+    Json,
+    /// Not at all.
+    None,
+}
+
+impl Form {
+    /// As it was asked for, or as it suits who reads.
+    pub(super) fn of(asked: Option<LogForm>, talk: Talk) -> Self {
+        match asked {
+            Some(LogForm::Json) => Self::Json,
+            _ if talk == Talk::Quiet => Self::None,
+            Some(LogForm::Lines) => Self::Lines,
+            None if std::io::stderr().is_terminal() => Self::Terminal,
+            None => Self::Lines,
+        }
+    }
+}
+
+/// Shows what happens on a thread of its own: a terminal that is stopped, or a pipe that
+/// nobody reads, holds up neither the engine nor its end.
+pub(super) struct Screen {
+    to_thread: SyncSender<Told>,
+    /// Hears of it when the thread has ended.
+    ended: Receiver<()>,
+    /// Events that had no room since the last that had.
+    n_missed: u64,
+}
+
+/// Events that wait to be shown.
+const MOST_TO_SHOW: usize = 1024;
+/// How long the last events may take to be shown.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// The foot is written anew so often.
+const TICK: Duration = Duration::from_millis(500);
+
+impl Screen {
+    /// These lines come first.
+    pub(super) fn new(
+        form: Form,
+        talk: Talk,
+        lines: Vec<String>,
+        project: &Project,
+        settings: &Settings,
+    ) -> Self {
+        let (to_thread, told) = sync_channel(MOST_TO_SHOW);
+        let (end, ended) = sync_channel::<()>(0);
+        let glance = (form == Form::Terminal).then(|| Glance::keep(project, settings));
+        std::thread::spawn(move || {
+            let mut teller = Teller::new(form, talk, glance);
+            lines.iter().for_each(|line| teller.note(line));
+            loop {
+                match told.recv_timeout(TICK) {
+                    Ok(told) => teller.hear(told),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
+                teller.tick();
+            }
+            // The foot goes when it is dropped.
+            drop(teller);
+            drop(end);
+        });
+        Self {
+            to_thread,
+            ended,
+            n_missed: 0,
+        }
+    }
+
+    pub(super) fn show(&mut self, told: Told) {
+        let n_told = match &told {
+            Told::Event(_) => 1,
+            Told::Missed(n) => *n,
+        };
+        let has_room = |told| self.to_thread.try_send(told).is_ok();
+        if self.n_missed > 0 && has_room(Told::Missed(self.n_missed)) {
+            self.n_missed = 0;
+        }
+        if self.n_missed > 0 || !has_room(told) {
+            self.n_missed += n_told;
+        }
+    }
+
+    /// Waits a little for all to be shown. Says whether it was.
+    pub(super) fn close(self) -> bool {
+        let Self {
+            to_thread,
+            ended,
+            n_missed,
+        } = self;
+        if n_missed > 0 {
+            // If there is no room for that either, nobody reads it.
+            let _ = to_thread.try_send(Told::Missed(n_missed));
+        }
+        drop(to_thread);
+        ended.recv_timeout(LAST_WORDS) == Err(RecvTimeoutError::Disconnected)
+    }
+}
+
+/// Tells what happens.
+enum Teller {
+    Terminal(Box<Terminal>),
+    Lines,
+    Json,
+    Nobody,
+}
+
+impl Teller {
+    fn new(form: Form, talk: Talk, glance: Option<Glance>) -> Self {
+        match form {
+            Form::Terminal => Self::Terminal(Box::new(Terminal::new(talk, glance))),
+            Form::Lines => Self::Lines,
+            Form::Json => Self::Json,
+            Form::None => Self::Nobody,
+        }
+    }
+
+    /// Something to know that is no event.
+    fn note(&mut self, line: &str) {
+        match self {
+            Self::Terminal(terminal) => terminal.foot.say(line),
+            Self::Lines => say_always(line),
+            Self::Json => say_json(&JsonEvent::new("note", moment::now()).message(line)),
+            Self::Nobody => {}
+        }
+    }
+
+    fn hear(&mut self, told: Told) {
+        match (self, told) {
+            (Self::Terminal(terminal), Told::Event(event)) => terminal.tell(event),
+            (Self::Terminal(terminal), Told::Missed(n)) => {
+                terminal
+                    .foot
+                    .say(format!("… {} not shown", plural(n, "event")));
+            }
+            (Self::Lines, Told::Event(event)) => log(&event),
+            (Self::Lines, Told::Missed(n)) => {
+                say_always(format!(
+                    "{} … {} not shown",
+                    stamp(moment::now()),
+                    plural(n, "event")
+                ));
+            }
+            (Self::Json, Told::Event(event)) => say_json(&JsonEvent::of(&event)),
+            (Self::Json, Told::Missed(n)) => {
+                let mut missed = JsonEvent::new("missed", moment::now());
+                missed.n_events = Some(n);
+                say_json(&missed);
+            }
+            (Self::Nobody, _) => {}
+        }
+    }
+
+    fn tick(&mut self) {
+        if let Self::Terminal(terminal) = self {
+            terminal.tick();
+        }
+    }
+}
+
+/// What came of a poll, in a word.
+fn outcome(polled: &Polled) -> &'static str {
+    match (polled.change, &polled.error) {
+        (_, Some(_)) => "failed",
+        (Some(kind), None) => kind_name(kind),
+        (None, None) => "unchanged",
+    }
+}
+
+/// The first pass is over, in a sentence.
+fn first_pass(n_elements: u64, n_failing: u64, n_blocked: u64, n_unreached: u64) -> String {
+    let out = [
+        (n_failing, "failing"),
+        (n_blocked, "blocked by robots.txt"),
+        (n_unreached, "returned by no query"),
+    ];
+    let out = out.iter().filter(|(n, _)| *n > 0);
+    let out: Vec<String> = out
+        .map(|(n, what)| format!("{} {what}", count(*n as usize)))
+        .collect();
+    match (n_elements, out.is_empty()) {
+        (0, _) => "there is nothing to poll: no elements were found".to_owned(),
+        (_, true) => "every element has been polled once".to_owned(),
+        (n, false) => {
+            let n = plural(n, "element");
+            format!("the first pass is done: {n}, of them {}", out.join(", "))
+        }
+    }
+}
+
+fn paused_line(paused: &Paused) -> String {
+    let why = shorten_to(&paused.why, 200);
+    format!(
+        "{}: {why} (next try {})",
+        paused.host,
+        time_of_day(paused.until)
+    )
+}
+
+/// A person at a terminal.
+struct Terminal {
+    talk: Talk,
+    foot: Foot,
+    glance: Option<Glance>,
+    n_polls: u64,
+    n_changes: u64,
+    first_pass: FirstPass,
+    /// Hosts that are, or were, left alone: until when.
+    paused: BTreeMap<String, Moment>,
+}
+
+impl Terminal {
+    fn new(talk: Talk, glance: Option<Glance>) -> Self {
+        Self {
+            talk,
+            foot: Foot::new(),
+            glance,
+            n_polls: 0,
+            n_changes: 0,
+            first_pass: FirstPass::default(),
+            paused: BTreeMap::new(),
+        }
+    }
+
+    fn tell(&mut self, event: Event) {
+        match event {
+            Event::Started {
+                n_elements,
+                n_new,
+                seconds,
+            } => {
+                let (n, took) = (plural(n_elements, "element"), brief(seconds));
+                self.foot.say(format!("{n}, ready after {took}"));
+                self.first_pass.left(n_new);
+            }
+            Event::Polled(polled) => self.tell_poll(&polled),
+            Event::Asked {
+                query,
+                page,
+                n_results,
+                n_ours,
+                error,
+                ..
+            } => {
+                self.n_polls += 1;
+                let query = shorten_to(&query, 200);
+                self.explain(match error {
+                    Some((kind, message)) => {
+                        format!("{kind:9} {query}: {}", shorten_to(&message, 200))
+                    }
+                    None => format!(
+                        "asked     {query}, page {page}: {n_ours} of {n_results} results are ours"
+                    ),
+                });
+            }
+            Event::Found { source, n_elements } => {
+                let n = plural(n_elements, "new element");
+                self.foot.say(format!("{source}: {n}"));
+            }
+            Event::SourceFailed { source, message } => {
+                let message = shorten_to(&message, 300);
+                self.foot.say(format!("{source}: {message}"));
+            }
+            Event::Paused(paused) => {
+                // Once for each host; the foot says the rest.
+                match self.paused.contains_key(&paused.host) {
+                    true => self.explain(paused_line(&paused)),
+                    false => self.foot.say(paused_line(&paused)),
+                }
+                self.paused.insert(paused.host, paused.until);
+            }
+            Event::FirstPassDone {
+                n_elements,
+                n_failing,
+                n_blocked,
+                n_unreached,
+            } => {
+                self.first_pass.left(0);
+                let line = first_pass(n_elements, n_failing, n_blocked, n_unreached);
+                self.foot.say(line);
+            }
+            Event::Stopping { n_under_way } => {
+                if n_under_way > 0 {
+                    let n = plural(n_under_way as u64, "poll");
+                    self.foot
+                        .say(format!("stopping; waiting for {n} under way"));
+                }
+            }
+        }
+    }
+
+    fn tell_poll(&mut self, polled: &Polled) {
+        self.first_pass.left(polled.n_new);
+        self.n_polls += 1;
+        self.n_changes += u64::from(polled.change == Some(ChangeKind::Changed));
+        let locator = shorten_to(&polled.locator, 200);
+        match (&polled.change, &polled.error) {
+            (_, Some((kind, message))) => {
+                let message = shorten_to(message, 200);
+                self.explain(format!("{kind:9} {locator}: {message}"));
+            }
+            // Every element is new once.
+            (Some(ChangeKind::Added), _) => self.explain(format!("added     {locator}")),
+            (Some(kind), _) => self.foot.say(format!("{:9} {locator}", kind_name(*kind))),
+            (None, None) => self.explain(format!("unchanged {locator}")),
+        }
+    }
+
+    fn explain(&self, line: String) {
+        if self.talk == Talk::Verbose {
+            self.foot.say(line);
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = moment::now();
+        let seen = self.glance.as_ref().and_then(Glance::seen);
+        let mut parts = Vec::new();
+        match (self.first_pass.text(Instant::now()), &seen) {
+            (Some(text), _) => parts.push(text),
+            (None, Some(seen)) => parts.push(match seen.next_poll_at {
+                Some(next) if next <= now => "polling".to_owned(),
+                Some(next) => format!("next poll {}", relative(next, now)),
+                None => "nothing to poll".to_owned(),
+            }),
+            (None, None) => {}
+        }
+        if let Some(seen) = &seen {
+            parts.push(format!(
+                "{} of {} polls today",
+                count(seen.used_today as usize),
+                super::ls::per_day(seen.per_day)
+            ));
+        }
+        parts.push(plural(self.n_changes, "change"));
+        if let Some(freshness) = seen.and_then(|seen| seen.freshness) {
+            parts.push(format!("{:.0}% fresh", freshness * 100.0));
+        }
+        let mut waiting = self.paused.iter().filter(|(_, until)| **until > now);
+        if let Some((host, until)) = waiting.next() {
+            let next_try = time_of_day(*until);
+            parts.push(match waiting.count() {
+                0 => format!("waiting for {host} ({next_try})"),
+                n => format!("waiting for {}", plural(n as u64 + 1, "host")),
+            });
+        }
+        self.foot.set(parts.join(" · "));
+    }
+}
+
+/// How far the first polls of new elements have come, and how long they still take.
+#[derive(Default)]
+struct FirstPass {
+    n_total: u64,
+    n_left: u64,
+    /// How many were left when, lately.
+    lately: VecDeque<(Instant, u64)>,
+}
+
+/// The rate of first polls is that of so long,
+const LATELY: Duration = Duration::from_secs(30);
+/// and is not told before so long: the first few come all at once.
+const SURE: Duration = Duration::from_secs(2);
+
+impl FirstPass {
+    fn left(&mut self, n_left: u64) {
+        if n_left > self.n_left {
+            // More were found.
+            self.n_total += n_left - self.n_left;
+            self.lately.clear();
+        }
+        if n_left != self.n_left {
+            self.lately.push_back((Instant::now(), n_left));
+        }
+        self.n_left = n_left;
+        if n_left == 0 {
+            *self = Self::default();
+        }
+    }
+
+    /// How far it is, if it goes on; the time left only while something moves.
+    fn text(&mut self, now: Instant) -> Option<String> {
+        if self.n_left == 0 {
+            return None;
+        }
+        while (self.lately.front()).is_some_and(|(at, _)| now.duration_since(*at) > LATELY) {
+            self.lately.pop_front();
+        }
+        let left = (self.lately.front().zip(self.lately.back()))
+            .filter(|((since, first), (_, last))| {
+                first > last && now.duration_since(*since) >= SURE
+            })
+            .map(|((since, first), (_, last))| {
+                let per_second = (first - last) as f64 / now.duration_since(*since).as_secs_f64();
+                format!(", {} left", brief(self.n_left as f64 / per_second))
+            });
+        Some(format!(
+            "first polls {} of {}{}",
+            count((self.n_total - self.n_left) as usize),
+            count(self.n_total as usize),
+            left.unwrap_or_default()
+        ))
+    }
+}
+
+/// How things stand, looked at from time to time beside the run.
+struct Glance {
+    seen: Arc<Mutex<Option<Standing>>>,
+    /// As long as this is there, someone looks.
+    _looks: SyncSender<()>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Standing {
+    next_poll_at: Option<Moment>,
+    used_today: u64,
+    per_day: f64,
+    freshness: Option<f64>,
+}
+
+/// How often one looks, at the most,
+const LOOKS: Duration = Duration::from_secs(1);
+/// and how small a share of the time may be spent on it: one in so many.
+const SPARED: u32 = 20;
+
+impl Glance {
+    fn keep(project: &Project, settings: &Settings) -> Self {
+        let (looks, until) = sync_channel::<()>(0);
+        let seen = Arc::new(Mutex::new(None));
+        let shared = Arc::clone(&seen);
+        let (project, settings) = (project.clone(), settings.clone());
+        std::thread::spawn(move || {
+            loop {
+                let begun = Instant::now();
+                // A store that cannot be read now is looked at again.
+                if let Some(standing) = Standing::look(&project, &settings) {
+                    *shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(standing);
+                }
+                let wait = LOOKS.max(begun.elapsed() * SPARED);
+                if until.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {
+                    return;
+                }
+            }
+        });
+        Self {
+            seen,
+            _looks: looks,
+        }
+    }
+
+    fn seen(&self) -> Option<Standing> {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Standing {
+    fn look(project: &Project, settings: &Settings) -> Option<Self> {
+        let now = moment::now();
+        let store = project.read().ok()?;
+        let sources = view::sources(&*store, settings, now).ok()?;
+        let status = view::status(&*store, settings, &sources, None, now).ok()?;
+        let next = status.sources.iter().filter_map(|part| part.next_poll_at);
+        Some(Self {
+            next_poll_at: next.min(),
+            used_today: status.budget.used_today,
+            per_day: status.budget.per_day,
+            freshness: status.freshness.measured.or(status.freshness.predicted),
+        })
+    }
+}
+
+/// A time as logs have it.
+fn stamp(at: Moment) -> String {
+    let text = rfc3339(at);
+    match text.split_once('.') {
+        Some((seconds, _)) => format!("{seconds}Z"),
+        None => text,
+    }
+}
+
+/// Writes what happened into a log.
+fn log(event: &Event) {
+    let line = |at: Moment, what: &str, rest: String| {
+        say_always(format!("{} {what:9} {rest}", stamp(at)));
+    };
+    let now = moment::now();
+    match event {
+        Event::Started {
+            n_elements,
+            n_new,
+            seconds,
+        } => line(
+            now,
+            "started",
+            format!(
+                "{}, {} new, ready after {}",
+                plural(*n_elements, "element"),
+                count(*n_new as usize),
+                brief(*seconds)
+            ),
+        ),
+        Event::Polled(polled) => {
+            let error = polled
+                .error
+                .as_ref()
+                .map(|(kind, message)| format!(" ({kind}: {})", shorten_to(message, 200)));
+            let rest = format!(
+                "{} {}{}",
+                answer(polled.status, polled.n_bytes, polled.seconds),
+                shorten_to(&polled.locator, 200),
+                error.unwrap_or_default()
+            );
+            line(polled.at, outcome(polled), rest);
+        }
+        Event::Asked {
+            source,
+            query,
+            page,
+            n_results,
+            n_ours,
+            at,
+            status,
+            seconds,
+            error,
+        } => {
+            let (what, came) = match error {
+                Some((kind, message)) => {
+                    ("failed", format!("{kind}: {}", shorten_to(message, 200)))
+                }
+                None => ("asked", format!("{n_ours} of {n_results} results are ours")),
+            };
+            let rest = format!(
+                "{} {source}: {}, page {page} ({came})",
+                answer(*status, None, *seconds),
+                shorten_to(query, 200),
+            );
+            line(*at, what, rest);
+        }
+        Event::Found { source, n_elements } => {
+            let n = plural(*n_elements, "new element");
+            line(now, "found", format!("{source}: {n}"));
+        }
+        Event::SourceFailed { source, message } => {
+            line(
+                now,
+                "source",
+                format!("{source}: {}", shorten_to(message, 300)),
+            );
+        }
+        Event::Paused(paused) => {
+            let why = shorten_to(&paused.why, 200);
+            let until = stamp(paused.until);
+            line(
+                now,
+                "waiting",
+                format!("for {}: {why} (next try {until})", paused.host),
+            );
+        }
+        Event::FirstPassDone {
+            n_elements,
+            n_failing,
+            n_blocked,
+            n_unreached,
+        } => {
+            let text = first_pass(*n_elements, *n_failing, *n_blocked, *n_unreached);
+            line(now, "done", text);
+        }
+        Event::Stopping { n_under_way } => {
+            let n = plural(*n_under_way as u64, "poll");
+            line(now, "stopping", format!("{n} under way"));
+        }
+    }
+}
+
+/// Status, size and duration, one below the other in a log.
+fn answer(status: Option<u16>, n_bytes: Option<u64>, seconds: f64) -> String {
+    let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    format!(
+        "{:>3} {:>7} {:>6}",
+        or_none(status.map(|status| status.to_string())),
+        or_none(n_bytes.map(size)),
+        brief(seconds)
+    )
+}
+
+/// An event as programs read it. What does not go with its kind is left out.
+#[derive(Serialize, Default)]
+struct JsonEvent<'a> {
+    #[serde(serialize_with = "moment::serialize")]
+    at: Option<Moment>,
+    event: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    polled: Option<JsonPoll<'a>>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    asked: Option<JsonAsked<'a>>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    paused: Option<JsonPaused<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n_events: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n_elements: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n_new: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n_failing: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n_blocked: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n_unreached: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n_under_way: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct JsonPoll<'a> {
+    element: u32,
+    locator: &'a str,
+    purpose: &'static str,
+    outcome: &'static str,
+    status: Option<u16>,
+    bytes: Option<u64>,
+    duration_seconds: f64,
+    error: Option<JsonError<'a>>,
+}
+
+#[derive(Serialize)]
+struct JsonAsked<'a> {
+    query: &'a str,
+    page: u64,
+    n_results: usize,
+    n_ours: usize,
+    status: Option<u16>,
+    duration_seconds: f64,
+    error: Option<JsonError<'a>>,
+}
+
+#[derive(Serialize)]
+struct JsonPaused<'a> {
+    host: &'a str,
+    why: &'a str,
+    #[serde(serialize_with = "moment::serialize")]
+    until: Option<Moment>,
+}
+
+#[derive(Serialize)]
+struct JsonError<'a> {
+    kind: String,
+    message: &'a str,
+}
+
+impl<'a> JsonEvent<'a> {
+    fn new(event: &'static str, at: Moment) -> Self {
+        Self {
+            at: Some(at),
+            event,
+            ..Self::default()
+        }
+    }
+
+    fn message(mut self, message: &'a str) -> Self {
+        self.message = Some(message);
+        self
+    }
+
+    fn of(event: &'a Event) -> Self {
+        let now = moment::now();
+        match event {
+            Event::Started {
+                n_elements, n_new, ..
+            } => Self {
+                n_elements: Some(*n_elements),
+                n_new: Some(*n_new),
+                ..Self::new("started", now)
+            },
+            Event::Polled(polled) => Self {
+                source: Some(&polled.source),
+                polled: Some(JsonPoll {
+                    element: polled.element.0,
+                    locator: &polled.locator,
+                    purpose: match polled.purpose {
+                        Purpose::Due => "due",
+                        Purpose::Audit => "audit",
+                        Purpose::First => "first",
+                        Purpose::Asked => "asked",
+                    },
+                    outcome: outcome(polled),
+                    status: polled.status,
+                    bytes: polled.n_bytes,
+                    duration_seconds: polled.seconds,
+                    error: polled.error.as_ref().map(JsonError::of),
+                }),
+                ..Self::new("polled", polled.at)
+            },
+            Event::Asked {
+                source,
+                query,
+                page,
+                n_results,
+                n_ours,
+                at,
+                status,
+                seconds,
+                error,
+            } => Self {
+                source: Some(source),
+                asked: Some(JsonAsked {
+                    query,
+                    page: *page,
+                    n_results: *n_results,
+                    n_ours: *n_ours,
+                    status: *status,
+                    duration_seconds: *seconds,
+                    error: error.as_ref().map(JsonError::of),
+                }),
+                ..Self::new("asked", *at)
+            },
+            Event::Found { source, n_elements } => Self {
+                source: Some(source),
+                n_elements: Some(*n_elements),
+                ..Self::new("found", now)
+            },
+            Event::SourceFailed { source, message } => Self {
+                source: Some(source),
+                ..Self::new("source-failed", now).message(message)
+            },
+            Event::Paused(paused) => Self {
+                paused: Some(JsonPaused {
+                    host: &paused.host,
+                    why: &paused.why,
+                    until: Some(paused.until),
+                }),
+                ..Self::new("paused", now)
+            },
+            Event::FirstPassDone {
+                n_elements,
+                n_failing,
+                n_blocked,
+                n_unreached,
+            } => Self {
+                n_elements: Some(*n_elements),
+                n_failing: Some(*n_failing),
+                n_blocked: Some(*n_blocked),
+                n_unreached: Some(*n_unreached),
+                ..Self::new("first-pass-done", now)
+            },
+            Event::Stopping { n_under_way } => Self {
+                n_under_way: Some(*n_under_way as u64),
+                ..Self::new("stopping", now)
+            },
+        }
+    }
+}
+
+impl<'a> JsonError<'a> {
+    fn of((kind, message): &'a (springtide_store::FailureKind, String)) -> Self {
+        Self {
+            kind: kind.to_string(),
+            message,
+        }
+    }
+}
+
+fn say_json(event: &JsonEvent<'_>) {
+    // Nothing in it cannot be written.
+    if let Ok(line) = serde_json::to_string(event) {
+        say_always(line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_time_left_is_shown_when_nothing_moves() {
+        let mut pass = FirstPass::default();
+        pass.left(100);
+        let text = |pass: &mut FirstPass, later: u64| {
+            pass.text(Instant::now() + Duration::from_secs(later))
+        };
+        assert_eq!(text(&mut pass, 1).as_deref(), Some("first polls 0 of 100"));
+        pass.left(90);
+        assert_eq!(text(&mut pass, 1).as_deref(), Some("first polls 10 of 100"));
+        let moving = text(&mut pass, 5).unwrap();
+        assert!(moving.starts_with("first polls 10 of 100, ") && moving.ends_with(" left"));
+        assert_eq!(
+            text(&mut pass, 60).as_deref(),
+            Some("first polls 10 of 100")
+        );
+        pass.left(0);
+        assert_eq!(text(&mut pass, 1), None);
+    }
+
+    #[test]
+    fn a_first_pass_says_what_it_could_not_poll() {
+        assert_eq!(first_pass(3, 0, 0, 0), "every element has been polled once");
+        assert_eq!(
+            first_pass(1000, 50, 2, 0),
+            "the first pass is done: 1,000 elements, of them 50 failing, 2 blocked by robots.txt"
+        );
+    }
+}

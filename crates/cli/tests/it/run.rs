@@ -1,0 +1,161 @@
+//! What a run tells: to a person at a terminal, into a log, to a program.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use springtide_engine::origin::{Origin, SiteSettings};
+use springtide_policy::Rate;
+
+use crate::{Place, json, lines};
+
+/// A site of so many pages that change when they are told to.
+fn origin(n_pages: usize) -> Origin {
+    Origin::start(SiteSettings {
+        rates: vec![Rate::per_day(0.0).unwrap(); n_pages],
+        ..SiteSettings::default()
+    })
+    .unwrap()
+}
+
+/// A project that may ask loopback, and quickly.
+fn place() -> Place {
+    Place::with(
+        "springtide.toml",
+        "[budget]\npolls = \"5000/day\"\n[http]\nallow_private = [\"127.0.0.0/8\"]\n\
+         [[group]]\nmatch = \"*\"\nrate = \"1000/s\"\nconcurrency = 8\n",
+    )
+}
+
+/// An address at which nobody listens, on a host of its own.
+fn dead() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.2:0").unwrap();
+    format!("http://{}", listener.local_addr().unwrap())
+}
+
+#[test]
+fn without_a_terminal_each_poll_is_a_line_with_time_outcome_status_size_and_duration() {
+    let (origin, place) = (origin(3), place());
+    let sitemap = origin.url("/sitemap.xml");
+    place.run(&format!("add {sitemap} --name docs")).ok();
+    let log = place.run("run --once").ok().stderr;
+    let page = origin.url(&origin.site().path(1));
+    let line = log.lines().find(|line| line.ends_with(&page)).unwrap();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [time, outcome, status, amount, unit, took, _] = words[..] else {
+        panic!("{line}");
+    };
+    assert!(time.ends_with('Z') && time.contains('T'), "{line}");
+    assert_eq!((outcome, status), ("added", "200"));
+    assert!(amount.parse::<f64>().is_ok() && ["B", "kB"].contains(&unit));
+    assert!(took.ends_with('s'), "{line}");
+    assert!(log.contains("every element has been polled once"), "{log}");
+
+    let again = place.run(&format!("poll {page}")).ok().stderr;
+    let line = again.lines().find(|line| line.ends_with(&page)).unwrap();
+    assert!(line.contains(" unchanged "), "{line}");
+    assert_eq!(place.run("run --once --quiet").ok().stderr, "");
+}
+
+#[test]
+fn a_log_for_machines_has_an_object_for_every_event() {
+    let (origin, place) = (origin(3), place());
+    let sitemap = origin.url("/sitemap.xml");
+    place.run(&format!("add {sitemap} --name docs")).ok();
+    let ran = place.run("run --once --log json --json").ok();
+    let events: Vec<Value> = ran
+        .stderr
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let of = |name: &str| -> Vec<&Value> {
+        events
+            .iter()
+            .filter(|event| event["event"] == name)
+            .collect()
+    };
+    assert_eq!((of("started").len(), of("found").len()), (1, 1));
+    let polled = of("polled");
+    assert_eq!(polled.len() as u64, json(&ran)["n_polls"].as_u64().unwrap());
+    let page = origin.url(&origin.site().path(2));
+    let polled = polled
+        .iter()
+        .find(|event| event["locator"] == page)
+        .unwrap();
+    assert_eq!(
+        (&polled["outcome"], &polled["status"], &polled["purpose"]),
+        (&"added".into(), &200.into(), &"first".into())
+    );
+    assert!(polled["bytes"].as_u64() > Some(0), "{polled}");
+    assert!(polled["duration_seconds"].as_f64().is_some(), "{polled}");
+    assert!(polled["at"].as_str().unwrap().ends_with('Z'), "{polled}");
+    assert_eq!(polled["error"], Value::Null);
+    assert_eq!(of("first-pass-done")[0]["n_elements"], 3);
+}
+
+/// One dead host among others.
+#[test]
+fn a_run_of_what_is_due_gives_up_on_hosts_that_do_not_answer_and_says_so() {
+    let (origin, dead) = (origin(3), dead());
+    let mut urls: String = (0..3)
+        .map(|n| origin.url(&origin.site().path(n)) + "\n")
+        .collect();
+    (0..5).for_each(|n| urls += &format!("{dead}/{n}\n"));
+    let place = place().and("urls.txt", urls);
+    place.run("add urls.txt --name all").ok();
+    let ran = place.run("run --once --json");
+    let summary = json(&ran);
+    let host = &summary["hosts"][0];
+    assert_eq!(host["host"], "127.0.0.2", "{summary}");
+    assert!(host["why"].as_str().unwrap().contains("refused"), "{host}");
+    assert!(host["until"].as_str().unwrap().ends_with('Z'), "{host}");
+    assert!(!ran.stderr.contains("every element"), "{}", ran.stderr);
+    ran.failed(
+        3,
+        &["gave up on 1 host", "127.0.0.2", "refused", "next try"],
+    );
+    let rows = lines(&place.run("ls --elements --json").ok());
+    for row in rows {
+        let is_dead = row["locator"].as_str().unwrap().starts_with(&dead);
+        match (row["state"].as_str().unwrap(), is_dead) {
+            ("ok", false) | ("new" | "failing", true) => {}
+            _ => panic!("{row}"),
+        }
+    }
+}
+
+/// What a person sees, on a terminal that a program pretends to be.
+#[test]
+#[cfg(unix)]
+fn on_a_terminal_a_line_at_the_foot_says_how_things_stand() {
+    let (origin, dead) = (origin(3), dead());
+    let urls: String = (0..3)
+        .map(|n| origin.url(&origin.site().path(n)) + "\n")
+        .collect();
+    let place = place().and("urls.txt", format!("{urls}{dead}/\n"));
+    place.run("add urls.txt --name all").ok();
+    let run = place.command("");
+    let program = run.get_program().to_string_lossy().into_owned();
+    let mut script = Command::new("script");
+    let line = format!("{program} run --for 4s");
+    script.args(["-qec", &line, "/dev/null"]);
+    script.current_dir(place.path(".")).env("TERM", "xterm");
+    let output = match script.stdin(Stdio::null()).output() {
+        Ok(output) => output,
+        Err(error) => {
+            eprintln!("skipped: there is no `script` to pretend to be a terminal ({error})");
+            return;
+        }
+    };
+    let seen = String::from_utf8_lossy(&output.stdout);
+    for words in [
+        "of 5,000 polls today",
+        "0 changes",
+        "127.0.0.2: unreachable: connection refused (next try ",
+        "waiting for 127.0.0.2 (",
+        "4 polls found 0 changes",
+    ] {
+        assert!(seen.contains(words), "no `{words}` in:\n{seen}");
+    }
+    // Lines of a log are not for people.
+    assert!(!seen.contains("Z added"), "{seen}");
+}

@@ -1,0 +1,105 @@
+//! Hosts that are left alone for a while: why, and until when. The gate alone knows which
+//! those are; here is what is said of them.
+
+use std::time::Duration;
+
+use springtide_policy::agenda::Pause;
+use springtide_policy::{GroupId, Time};
+
+use super::Engine;
+use crate::event::{Event, Paused};
+use crate::{Error, clock};
+
+/// Whoever runs once waits so long for a host that has failed: for a few tries. What is
+/// broken for longer is not mended by waiting.
+const PATIENCE_WITH_FAILURES: Duration = Duration::from_secs(10);
+/// And so long for one that has asked for it, since it has said when to come.
+const PATIENCE_WHEN_ASKED: Duration = Duration::from_secs(60);
+
+impl Engine {
+    /// What was wrong with hosts that are still left alone since an earlier run. What
+    /// exactly it was is not kept.
+    pub(super) fn recall_troubles(&mut self, at: Time) -> Result<(), Error> {
+        for host in self.ledger.store().hosts()? {
+            let why = match self.agenda.gate().pause(host.group, at) {
+                Some(Pause::BackOff) => "it did not answer in an earlier run",
+                Some(Pause::RetryAfter) => "it asked to be left alone in an earlier run",
+                None => continue,
+            };
+            self.troubles.insert(host.group, why.to_owned());
+        }
+        let groups = self.troubles.keys().copied().collect();
+        let paused = self.paused(groups, at)?;
+        self.told.extend(paused.into_iter().map(Event::Paused));
+        Ok(())
+    }
+
+    /// A request has ended, with something wrong with its host or nothing.
+    pub(super) fn note_trouble(
+        &mut self,
+        group: GroupId,
+        trouble: String,
+        at: Time,
+    ) -> Result<(), Error> {
+        if trouble.is_empty() || self.agenda.gate().pause(group, at).is_none() {
+            return Ok(());
+        }
+        self.troubles.insert(group, trouble);
+        let paused = self.paused(vec![group], at)?;
+        self.told.extend(paused.into_iter().map(Event::Paused));
+        Ok(())
+    }
+
+    /// Those of these hosts that are left alone now.
+    pub(super) fn paused(&self, mut groups: Vec<GroupId>, at: Time) -> Result<Vec<Paused>, Error> {
+        let gate = self.agenda.gate();
+        groups.retain(|group| gate.pause(*group, at).is_some());
+        let mut paused = Vec::new();
+        for group in groups {
+            if let (Some(until), Some(why), Some(host)) = (
+                clock::moment_of(gate.paused_until(group)),
+                self.troubles.get(&group),
+                self.ledger.group_name(group)?,
+            ) {
+                // Whose host it is, is said.
+                let why = why.strip_prefix(&format!("{host} is ")).unwrap_or(why);
+                paused.push(Paused {
+                    why: why.to_owned(),
+                    host,
+                    until,
+                    is_asked: gate.pause(group, at) == Some(Pause::RetryAfter),
+                });
+            }
+        }
+        Ok(paused)
+    }
+
+    /// Whether a host is left alone since it fails.
+    pub(super) fn has_failing_hosts(&self, at: Time) -> bool {
+        let gate = self.agenda.gate();
+        let mut groups = self.troubles.keys();
+        groups.any(|group| gate.pause(*group, at) == Some(Pause::BackOff))
+    }
+
+    /// Whether all that is left to do is at hosts that are left alone for longer than
+    /// anyone who runs once waits.
+    pub(super) fn waits_in_vain(&self, at: Time) -> bool {
+        if self.troubles.is_empty() {
+            return false;
+        }
+        let gate = self.agenda.gate();
+        let is_given_up = |group: GroupId| {
+            let patience = match gate.pause(group, at) {
+                Some(Pause::BackOff) => PATIENCE_WITH_FAILURES,
+                Some(Pause::RetryAfter) => PATIENCE_WHEN_ASKED,
+                None => return false,
+            };
+            gate.paused_until(group) > at + clock::span(patience)
+        };
+        // A host that is closed for another reason opens before long.
+        let n_groups = self.agenda.scheduler().groups().len();
+        let mut groups = (0..n_groups as u32).filter_map(GroupId::new);
+        groups.all(|group| is_given_up(group) || gate.free_at(group) <= at)
+            && self.troubles.keys().any(|group| is_given_up(*group))
+    }
+}
