@@ -561,6 +561,9 @@ pub(crate) struct Export {
     /// Only this source
     #[arg(long, value_name = "NAME")]
     pub(crate) source: Option<String>,
+    /// Bodies by source and number, instead of by host and path as on their hosts
+    #[arg(long)]
+    pub(crate) flat: bool,
     /// Print what was written as JSON; needs a file or folder
     #[arg(long)]
     pub(crate) json: bool,
@@ -568,7 +571,7 @@ pub(crate) struct Export {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportForm {
-    /// The copy: one file per element, and manifest.jsonl
+    /// The copy: one file per element, laid out as on its host, and manifest.jsonl
     Bodies,
     /// Elements, one JSON object a line
     Jsonl,

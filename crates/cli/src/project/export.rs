@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use springtide_engine::view::{ElementView, Elements, Outlook, Wanted};
-use springtide_store::{Copy, Kept, Moment, Reader, Source, State};
+use springtide_store::{Kept, Moment, Reader, Source, State};
 
+use super::layout::Layout;
 use super::log::digest;
 use super::{Project, source_named, sources};
 use crate::args::SettingFlags;
@@ -63,7 +64,13 @@ pub(crate) fn run(
             return Err(Failure::input("bodies go into a folder")
                 .hint("name one: `springtide export bodies copy/`"));
         }
-        (ExportForm::Bodies, Some(folder)) => export.bodies(folder, &mut missing)?,
+        (ExportForm::Bodies, Some(folder)) => {
+            let layout = match args.flat {
+                true => Layout::flat(),
+                false => Layout::by_host(),
+            };
+            export.bodies(folder, layout, &mut missing)?
+        }
         (ExportForm::Jsonl, to) => export.jsonl(to)?,
         (ExportForm::Csv, to) => export.csv(to)?,
     };
@@ -164,7 +171,7 @@ impl Exporter<'_> {
 
     /// Writes copies into a folder; the manifest appears when all are there. Says how
     /// many.
-    fn bodies(&self, folder: &Path, missing: &mut Missing) -> Outcome<u64> {
+    fn bodies(&self, folder: &Path, mut layout: Layout, missing: &mut Missing) -> Outcome<u64> {
         let failed =
             |path: &Path, error: &std::io::Error| unwritable(&path.display().to_string(), error);
         std::fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
@@ -184,7 +191,7 @@ impl Exporter<'_> {
                 missing.add(&row.locator);
                 return Ok(());
             };
-            let file = file_name(kept, &row.source, copy);
+            let file = layout.name(kept, &row.source, copy);
             let path = folder.join(&file);
             if let Some(parent) = path.parent().filter(|parent| **parent != made) {
                 make_folders(folder, parent).map_err(|error| failed(parent, &error))?;
@@ -314,7 +321,12 @@ fn make_folders(from: &Path, to: &Path) -> io::Result<()> {
         path.push(part);
         match std::fs::symlink_metadata(&path) {
             Ok(metadata) if metadata.is_symlink() => return Err(not_followed()),
-            Ok(_) => {}
+            Ok(metadata) if metadata.is_dir() => {}
+            Ok(_) => {
+                return Err(io::Error::other(
+                    "a file is in its way; export into an empty folder",
+                ));
+            }
             Err(_) => std::fs::create_dir(&path)?,
         }
     }
@@ -340,55 +352,6 @@ fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.persist(path)?;
     Ok(())
-}
-
-/// A name that no other element has and that any file system takes: by source, a
-/// thousand to a folder, the ending by what it is.
-fn file_name(kept: &Kept, source: &str, copy: &Copy) -> String {
-    let id = kept.element.id.0;
-    let ending = ending(copy.content_type.as_deref(), &kept.element.locator);
-    format!("{source}/{:04}/{id}{ending}", id / 1000)
-}
-
-fn ending(content_type: Option<&str>, locator: &str) -> String {
-    let essence = content_type.and_then(|kind| kind.split(';').next());
-    let known = match essence
-        .unwrap_or_default()
-        .trim()
-        .to_ascii_lowercase()
-        .as_str()
-    {
-        "text/html" | "application/xhtml+xml" => ".html",
-        "text/plain" => ".txt",
-        "application/json" => ".json",
-        "application/xml" | "text/xml" => ".xml",
-        "text/css" => ".css",
-        "text/javascript" | "application/javascript" => ".js",
-        "text/csv" => ".csv",
-        "application/pdf" => ".pdf",
-        "image/png" => ".png",
-        "image/jpeg" => ".jpg",
-        "image/gif" => ".gif",
-        "image/svg+xml" => ".svg",
-        "image/webp" => ".webp",
-        _ => "",
-    };
-    if !known.is_empty() {
-        return known.to_owned();
-    }
-    // As the address has it, if that is short and plain.
-    let path = locator.split(['?', '#']).next().unwrap_or_default();
-    let name = path.rsplit('/').next().unwrap_or_default();
-    match name.rsplit_once('.') {
-        Some((_, ending))
-            if (1..=8).contains(&ending.len())
-                && ending.bytes().all(|byte| byte.is_ascii_alphanumeric())
-                && path.matches('/').count() > 2 =>
-        {
-            format!(".{}", ending.to_ascii_lowercase())
-        }
-        _ => String::new(),
-    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod init;
+mod layout;
 pub(crate) mod log;
 pub(crate) mod ls;
 pub(crate) mod plan;

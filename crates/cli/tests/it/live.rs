@@ -646,6 +646,13 @@ fn an_export_does_not_follow_links() {
     std::fs::create_dir(place.path("elsewhere")).unwrap();
     std::fs::create_dir(place.path("other")).unwrap();
     symlink(place.path("elsewhere"), place.path("other/docs")).unwrap();
+    place.run("export bodies other --flat").failed(1, &["link"]);
+    let host = line["file"].as_str().unwrap().split('/').next().unwrap();
+    symlink(
+        place.path("elsewhere"),
+        place.path(&format!("other/{host}")),
+    )
+    .unwrap();
     place.run("export bodies other").failed(1, &["link"]);
     assert_eq!(
         std::fs::read_dir(place.path("elsewhere")).unwrap().count(),
@@ -719,5 +726,66 @@ fn what_retain_does_not_keep_is_counted_first_and_then_forgotten() {
     assert_eq!(
         (&again["n_bodies_freed"], &again["sound"]),
         (&0.into(), &true.into())
+    );
+}
+
+/// An export can be looked at with a browser, whatever addresses there are.
+#[test]
+fn bodies_are_laid_out_as_on_their_hosts() {
+    let (origin, place) = (origin(0), place());
+    let paths = [
+        ("/", "text/html", "index.html"),
+        ("/guide/", "text/html", "guide/index.html"),
+        ("/guide/start", "text/html", "guide/start.html"),
+        ("/guide", "application/x-thing", "guide~3"),
+        ("/Guide/Start", "text/html", "Guide/Start~4.html"),
+        ("/style.css", "text/css", "style.css"),
+        ("/list?page=2", "text/html", "list@page=2.html"),
+        (
+            "/..%2F..%2Fetc/passwd",
+            "text/plain",
+            ".._.._etc/passwd.txt",
+        ),
+    ];
+    let mut urls = String::new();
+    for (path, content_type, _) in paths {
+        origin.script(
+            path,
+            Behaviour::body(content_type, format!("body of {path}")),
+        );
+        urls += &(origin.url(path) + "\n");
+    }
+    let place = place.and("urls.txt", urls);
+    place.run("add urls.txt --name all").ok();
+    place.run("run --once").ok();
+    place.run("export bodies copy").ok();
+    let host = origin.url("").replace("http://", "").replace(':', "_");
+    let mut files = std::collections::BTreeMap::new();
+    for line in place.read("copy/manifest.jsonl").lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let text = |key: &str| line[key].as_str().unwrap().to_owned();
+        files.insert(text("locator"), text("file"));
+    }
+    assert_eq!(files.len(), paths.len());
+    // By number, so that names do not depend on what came later.
+    for (index, (path, _, wanted)) in paths.iter().enumerate() {
+        let file = &files[&origin.url(path)];
+        assert_eq!(
+            place.read(&format!("copy/{file}")),
+            format!("body of {path}")
+        );
+        let wanted = wanted.replace(&format!("~{index}"), "~");
+        let without_number: String = match file.split_once('~') {
+            Some((stem, rest)) => format!("{stem}~{}", rest.trim_start_matches(char::is_numeric)),
+            None => file.clone(),
+        };
+        assert_eq!(without_number, format!("{host}/{wanted}"));
+    }
+    place.run("export bodies numbers --flat").ok();
+    let manifest = place.read("numbers/manifest.jsonl");
+    assert!(
+        manifest
+            .lines()
+            .all(|line| line.contains("\"file\":\"all/0000/"))
     );
 }
