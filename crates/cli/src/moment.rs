@@ -34,16 +34,23 @@ pub(crate) fn relative(moment: Moment, now: Moment) -> String {
     }
 }
 
+/// A moment where the reader is: `2026-05-04 07:20`.
+pub(crate) fn local(moment: Moment) -> String {
+    match Timestamp::from_millisecond(moment.0) {
+        Ok(timestamp) => {
+            let zoned = timestamp.to_zoned(TimeZone::system());
+            zoned.strftime("%Y-%m-%d %H:%M").to_string()
+        }
+        Err(_) => "unknown".to_owned(),
+    }
+}
+
 /// The time of day where the reader is, with the date if that is not today's: `14:02`.
 pub(crate) fn time_of_day(moment: Moment) -> String {
-    let local = |moment: Moment| {
-        let timestamp = Timestamp::from_millisecond(moment.0).ok()?;
-        Some(timestamp.to_zoned(TimeZone::system()))
-    };
-    match (local(moment), local(now())) {
-        (Some(then), Some(now)) if then.date() == now.date() => then.strftime("%H:%M").to_string(),
-        (Some(then), _) => then.strftime("%Y-%m-%d %H:%M").to_string(),
-        (None, _) => "unknown".to_owned(),
+    let (then, today) = (local(moment), local(now()));
+    match (then.split_once(' '), today.split_once(' ')) {
+        (Some((day, time)), Some((today, _))) if day == today => time.to_owned(),
+        _ => then,
     }
 }
 

@@ -1,6 +1,6 @@
 //! What an engine tells while it runs.
 
-use springtide_store::{ChangeKind, ElementId, FailureKind, Moment, Purpose};
+use springtide_store::{BodyId, ChangeKind, ElementId, FailureKind, Moment, Purpose};
 
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq)]
@@ -92,6 +92,8 @@ pub struct Polled {
     pub purpose: Purpose,
     /// What was found, if anything changed.
     pub change: Option<ChangeKind>,
+    /// The bodies of the version before and of this one, if it has changed.
+    pub versions: Option<(BodyId, BodyId)>,
     /// What went wrong, if something did: the kind, and in a sentence.
     pub error: Option<(FailureKind, String)>,
     /// New elements that wait for their first poll.

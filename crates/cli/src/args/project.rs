@@ -258,16 +258,20 @@ pub(crate) enum StateName {
     Gone,
 }
 
-/// Poll now: what is due, or the elements that are named
+/// Poll now: what is due, the elements that are named, or those in a state
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   springtide poll
-  springtide poll 17 https://docs.example.org/intro.html")]
+  springtide poll 17 https://docs.example.org/intro.html
+  springtide poll --state failing")]
 pub(crate) struct Poll {
     /// Elements by number or address, or all of a source by its name [default: what is
     /// due]
     #[arg(value_name = "ID")]
     pub(crate) ids: Vec<String>,
+    /// All elements in this state, of the sources that are named or of all
+    #[arg(long, value_enum)]
+    pub(crate) state: Option<StateName>,
     #[command(flatten)]
     pub(crate) settings: SettingFlags,
     /// Print what was found as JSON

@@ -9,7 +9,7 @@ use springtide_engine::view::kind_name;
 use springtide_store::{Fact, Memory, SourceKind, Writer};
 
 use super::import::name_after;
-use super::{Project, init};
+use super::{Project, Shared, init};
 use crate::args::SettingFlags;
 use crate::args::project::{Add, AddKind, per_day_text};
 use crate::config::edit::{Editor, NewSource};
@@ -214,6 +214,10 @@ fn add(
     } else {
         for row in &rows {
             row.say(args.dry_run, talk);
+        }
+        if let (Some(project), false) = (project, args.dry_run) {
+            let config = project.config(&SettingFlags::default(), Talk::Quiet)?;
+            Shared::warn(project, &config, talk)?;
         }
         if !rows.is_empty() && !args.dry_run {
             if config.is_budget_assumed && args.budget.is_none() {

@@ -9,11 +9,12 @@ use springtide_engine::detect::Lens;
 use springtide_engine::retain::{Retention, Step};
 use springtide_store::{Bodies, ElementId, Error, Fact, Problem, Reader, Reading, Sqlite, Writer};
 
-use super::Project;
+use super::{Project, Shared};
 use crate::args::SettingFlags;
 use crate::args::project::Doctor;
 use crate::failure::{Failure, Outcome};
 use crate::json::print_json;
+use crate::table::shorten_to;
 use crate::talk::{Talk, count, plural};
 use crate::{config::Config, moment};
 
@@ -30,6 +31,10 @@ struct Findings {
     /// Whether one of them is with what the user wrote.
     #[serde(skip)]
     is_config_bad: bool,
+    /// Sources that fail, and why: no fault of the project.
+    failing: Vec<FailingSource>,
+    /// Addresses that several sources have.
+    shared: Shared,
     /// Bodies that nothing names take space and do no harm.
     n_unnamed_bodies: u64,
     repaired: Vec<String>,
@@ -41,6 +46,13 @@ struct Findings {
     n_polls_forgotten: Option<u64>,
     n_bodies_freed: Option<u64>,
     n_bytes_freed: Option<u64>,
+}
+
+/// A source that fails.
+#[derive(Serialize)]
+struct FailingSource {
+    source: String,
+    message: String,
 }
 
 pub(crate) fn run(args: &Doctor, project: &Project, talk: Talk) -> Outcome<()> {
@@ -74,6 +86,9 @@ pub(crate) fn run(args: &Doctor, project: &Project, talk: Talk) -> Outcome<()> {
         }
     }
     findings.sound = findings.problems.is_empty();
+    if findings.sound {
+        look_at_sources(project, &mut findings)?;
+    }
     report(args, &findings, talk)
 }
 
@@ -98,6 +113,22 @@ impl Findings {
             self.problems.push(format!("and {} more", count(n_more)));
         }
     }
+}
+
+/// What is wrong out there, in a project that is sound.
+fn look_at_sources(project: &Project, findings: &mut Findings) -> Outcome<()> {
+    let config = project.config(&SettingFlags::default(), Talk::Quiet)?;
+    let store = project.read()?;
+    let sources = super::sources(project, &*store, &config)?;
+    let failing = sources.into_iter().filter_map(|source| {
+        Some(FailingSource {
+            message: source.error?.message,
+            source: source.name,
+        })
+    });
+    findings.failing = failing.collect();
+    findings.shared = Shared::find(project, &*store, &config)?;
+    Ok(())
 }
 
 /// The store, beside whoever writes; nothing if there is none, or none that can be read.
@@ -377,8 +408,21 @@ fn report(args: &Doctor, findings: &Findings, talk: Talk) -> Outcome<()> {
                 "{n} bodies are not needed any more; --gc removes them"
             ));
         }
-        if findings.sound {
-            talk.say("all is well");
+        for failing in &findings.failing {
+            let message = shorten_to(&failing.message, 200);
+            talk.say(format!("failing: {}: {message}", failing.source));
+        }
+        if let Some(warning) = findings.shared.warning() {
+            talk.say(format!("warning: {warning}"));
+        }
+        match (findings.sound, findings.failing.len()) {
+            (false, _) => {}
+            (true, 0) => talk.say("all is well"),
+            (true, n) => talk.say(format!(
+                "the project is sound; {} fail{}",
+                plural(n as u64, "source"),
+                if n == 1 { "s" } else { "" }
+            )),
         }
     }
     if findings.sound {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use springtide_engine::register::{self, List, ListColumns, ListError};
 use springtide_store::{Reader, SourceKind, Writer};
 
-use super::{Project, Steps, causes, source_named};
+use super::{Project, Shared, Steps, causes, source_named};
 use crate::args::SettingFlags;
 use crate::args::project::Import;
 use crate::config::edit::{Editor, NewSource};
@@ -138,6 +138,8 @@ pub(crate) fn run(
     }
     let added = plural(imported.n_added, "new element");
     talk.say(format!("{added} in {name}"));
+    let config = project.config(&SettingFlags::default(), Talk::Quiet)?;
+    Shared::warn(project, &config, talk)?;
     for left in imported.left_out.iter().take(MOST_TOLD) {
         let (what, why) = (shorten_to(&left.what, 200), shorten_to(&left.why, 200));
         talk.say(format!("left out: {what}: {why}"));

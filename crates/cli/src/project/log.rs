@@ -3,7 +3,11 @@
 use std::collections::HashMap;
 
 use serde::Serialize;
-use springtide_store::{Change, ChangeFilter, ChangeKind, ElementId, Moment, Reader, SourceId};
+use springtide_engine::view::{self, FieldChange};
+use springtide_store::{
+    Bodies, Change, ChangeFilter, ChangeKind, ElementId, Moment, Reader, Source, SourceId,
+    SourceKind,
+};
 
 use super::{Project, element_named, source_named};
 use crate::args::project::{ChangeName, Log};
@@ -35,6 +39,9 @@ struct Row<'a> {
     bytes_before: Option<u64>,
     bytes_after: Option<u64>,
     digest: Option<String>,
+    /// Of a row, what changed in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fields: Option<&'a [FieldChange]>,
 }
 
 pub(crate) fn run(args: &Log, project: &Project, talk: Talk) -> Outcome<()> {
@@ -52,6 +59,7 @@ pub(crate) fn run(args: &Log, project: &Project, talk: Talk) -> Outcome<()> {
         },
         since: since(args.since.as_deref(), now)?,
     };
+    let rows = Rows::of(project, &sources)?;
     let names = sources.into_iter().map(|source| (source.id, source.name));
     let mut reading = Reading {
         args,
@@ -59,6 +67,7 @@ pub(crate) fn run(args: &Log, project: &Project, talk: Talk) -> Outcome<()> {
         filter,
         names: names.collect(),
         locators: Locators::default(),
+        rows,
     };
     let limit = match args.limit {
         Some(limit) => limit,
@@ -75,13 +84,13 @@ pub(crate) fn run(args: &Log, project: &Project, talk: Talk) -> Outcome<()> {
     let folds = !args.json && args.kind.is_empty() && args.element.is_none();
     let (mut n_shown, mut has_more) = (0, false);
     let mut folded = Folded::default();
-    reading.newest_first(&*store, None, &mut |change, source, locator| {
+    reading.newest_first(&*store, None, &mut |change, (source, locator), fields| {
         if let Some(lines) = &mut lines {
             if n_shown == limit {
                 return Ok(false);
             }
             n_shown += 1;
-            lines.push(&row(change, source, locator))?;
+            lines.push(&row(change, source, locator, fields))?;
             return Ok(true);
         }
         if folds && folded.takes(change) {
@@ -96,7 +105,7 @@ pub(crate) fn run(args: &Log, project: &Project, talk: Talk) -> Outcome<()> {
             folded.begin(change, source, locator);
         } else {
             n_shown += 1;
-            columns.push(cells(change, source, locator, now));
+            columns.push(cells(change, source, &with_fields(locator, fields), now));
         }
         Ok(true)
     })?;
@@ -135,16 +144,21 @@ struct Reading<'a> {
     filter: ChangeFilter,
     names: HashMap<SourceId, String>,
     locators: Locators,
+    rows: Rows,
 }
 
+/// What is told of a change: the change, its source and its locator, and of a row the
+/// fields that changed.
+type Each<'a> = dyn FnMut(&Change, (&str, &str), Option<&[FieldChange]>) -> Outcome<bool> + 'a;
+
 impl Reading<'_> {
-    /// Calls `each` with a change, its source and its locator, the newest first, down to
-    /// the one with this number, until it has had enough.
+    /// Calls `each` with changes, the newest first, down to the one with this number,
+    /// until it has had enough.
     fn newest_first(
         &mut self,
         store: &dyn Reader,
         down_to: Option<u64>,
-        each: &mut dyn FnMut(&Change, &str, &str) -> Outcome<bool>,
+        each: &mut Each<'_>,
     ) -> Outcome<()> {
         let mut before = None;
         loop {
@@ -168,7 +182,8 @@ impl Reading<'_> {
                     continue;
                 }
                 let source = self.names.get(&change.source).map_or("", String::as_str);
-                if !each(change, source, locator)? {
+                let fields = self.rows.fields(self.project, store, change)?;
+                if !each(change, (source, locator), fields.as_deref())? {
                     return Ok(());
                 }
             }
@@ -186,19 +201,28 @@ impl Reading<'_> {
         loop {
             let mut newest = None;
             let mut found = Vec::new();
-            self.newest_first(&*store, last, &mut |change, source, locator| {
+            self.newest_first(&*store, last, &mut |change, (source, locator), fields| {
                 newest = newest.or(Some(change.number));
-                found.push((change.clone(), source.to_owned(), locator.to_owned()));
+                let fields = fields.map(<[FieldChange]>::to_vec);
+                found.push((
+                    change.clone(),
+                    source.to_owned(),
+                    locator.to_owned(),
+                    fields,
+                ));
                 Ok(found.len() < limit)
             })?;
             last = newest.or(last);
             limit = usize::MAX;
             let now = moment::now();
             let (mut lines, mut columns) = (Lines::new(), Columns::new(COLUMNS));
-            for (change, source, locator) in found.iter().rev() {
+            for (change, source, locator, fields) in found.iter().rev() {
+                let fields = fields.as_deref();
                 match self.args.json {
-                    true => lines.push(&row(change, source, locator))?,
-                    false => columns.push(cells(change, source, locator, now)),
+                    true => lines.push(&row(change, source, locator, fields))?,
+                    false => {
+                        columns.push(cells(change, source, &with_fields(locator, fields), now))
+                    }
                 }
             }
             lines.finish()?;
@@ -211,11 +235,57 @@ impl Reading<'_> {
             let sources = store
                 .sources()
                 .map_err(|error| self.project.refuse(&error))?;
+            self.rows = Rows::of(self.project, &sources)?;
             self.names = sources
                 .into_iter()
                 .map(|source| (source.id, source.name))
                 .collect();
         }
+    }
+}
+
+/// Sources whose elements are rows, and the bodies to compare them by.
+struct Rows {
+    sources: Vec<SourceId>,
+    /// Only where there are rows: those who read make no folders.
+    bodies: Option<Bodies>,
+}
+
+impl Rows {
+    fn of(project: &Project, sources: &[Source]) -> Outcome<Self> {
+        let of_rows = sources.iter().filter(|s| s.kind == SourceKind::Search);
+        let sources: Vec<SourceId> = of_rows.map(|source| source.id).collect();
+        let bodies = match sources.is_empty() {
+            true => None,
+            false => Some(project.bodies()?),
+        };
+        Ok(Self { sources, bodies })
+    }
+
+    /// What changed in a row; nothing of what is none.
+    fn fields(
+        &self,
+        project: &Project,
+        store: &dyn Reader,
+        change: &Change,
+    ) -> Outcome<Option<Vec<FieldChange>>> {
+        match &self.bodies {
+            Some(bodies) if self.sources.contains(&change.source) => {
+                let fields = view::fields_of(store, bodies, change);
+                Ok(Some(fields.map_err(|error| project.refuse(&error))?))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// A row, and what changed in it: `r0102 price 6662 → 7919 (+19 %)`.
+pub(super) fn with_fields(locator: &str, fields: Option<&[FieldChange]>) -> String {
+    let fields = fields.unwrap_or_default().iter();
+    let fields: Vec<String> = fields.map(ToString::to_string).collect();
+    match fields.is_empty() {
+        true => locator.to_owned(),
+        false => format!("{locator} {}", fields.join(", ")),
     }
 }
 
@@ -326,7 +396,12 @@ pub(crate) fn kind_name(kind: ChangeKind) -> &'static str {
     }
 }
 
-fn row<'a>(change: &Change, source: &'a str, locator: &'a str) -> Row<'a> {
+fn row<'a>(
+    change: &Change,
+    source: &'a str,
+    locator: &'a str,
+    fields: Option<&'a [FieldChange]>,
+) -> Row<'a> {
     Row {
         element: change.element.0,
         source,
@@ -337,6 +412,7 @@ fn row<'a>(change: &Change, source: &'a str, locator: &'a str) -> Row<'a> {
         bytes_before: change.bytes_before,
         bytes_after: change.bytes_after,
         digest: change.digest.as_ref().map(digest),
+        fields,
     }
 }
 

@@ -113,13 +113,7 @@ fn list_elements(
     };
     let wanted = Wanted {
         source: source.map(|source| source.id),
-        state: args.state.map(|state| match state {
-            StateName::New => State::New,
-            StateName::Ok => State::Ok,
-            StateName::Failing => State::Failing,
-            StateName::Blocked => State::Blocked,
-            StateName::Gone => State::Gone,
-        }),
+        state: args.state.map(of_name),
         listings: args.listings,
         from: None,
     };
@@ -202,6 +196,17 @@ fn list_elements(
         talk.say(format!("and {more} more; --limit N shows more, --json all"));
     }
     Ok(())
+}
+
+/// The state that is called so.
+pub(super) fn of_name(name: StateName) -> State {
+    match name {
+        StateName::New => State::New,
+        StateName::Ok => State::Ok,
+        StateName::Failing => State::Failing,
+        StateName::Blocked => State::Blocked,
+        StateName::Gone => State::Gone,
+    }
 }
 
 /// Puts elements in order; those without what they are sorted by come last.

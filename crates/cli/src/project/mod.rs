@@ -18,13 +18,15 @@ pub(crate) mod run;
 mod screen;
 pub(crate) mod status;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use springtide_engine::register::{self, Registered, Step};
+use springtide_engine::settings::SourceSettings;
 use springtide_engine::view;
 use springtide_engine::view::Disk;
 use springtide_store::{
-    Bodies, ElementId, Error, Kept, Memory, Reader, Reading, Source, Sqlite, Writer,
+    Bodies, ElementId, Error, Kept, Memory, Reader, Reading, Source, Sqlite, State, Writer,
 };
 
 use crate::args::SettingFlags;
@@ -246,6 +248,90 @@ pub(crate) fn source_named<'a>(sources: &'a [Source], name: &str) -> Outcome<&'a
                 None => failure.hint(format!("there are {}", shorten(&names.join(", ")))),
             }
         })
+}
+
+/// Addresses that several sources have, so that each is polled more than once.
+#[derive(Debug, Default, serde::Serialize)]
+pub(crate) struct Shared {
+    /// How many.
+    pub(crate) n: u64,
+    /// One of them, and two sources that have it.
+    pub(crate) example: Option<(String, String, String)>,
+}
+
+impl Shared {
+    /// Elements that are looked through; of more than these it takes too long.
+    const MOST: u32 = 200_000;
+
+    /// Those among the sources of a store that are in the file.
+    pub(crate) fn find(project: &Project, store: &dyn Reader, config: &Config) -> Outcome<Self> {
+        let refuse = |error| project.refuse(&error);
+        let mut shared = Self::default();
+        if store.next_element().map_err(refuse)? > Self::MOST {
+            return Ok(shared);
+        }
+        let mut seen: HashMap<String, String> = HashMap::new();
+        let wanted = &config.settings.sources;
+        for source in store.sources().map_err(refuse)? {
+            // The id of a row is one in its own shop alone.
+            let is_web =
+                |known: &&SourceSettings| known.name == source.name && known.search.is_none();
+            if wanted.iter().find(is_web).is_none() {
+                continue;
+            }
+            let mut from = Some(ElementId(0));
+            while let Some(start) = from {
+                let page = store
+                    .elements(Some(source.id), start, 1000)
+                    .map_err(refuse)?;
+                from = page
+                    .last()
+                    .and_then(|kept| kept.element.id.0.checked_add(1))
+                    .map(ElementId);
+                for kept in page.into_iter().filter(|kept| kept.state != State::Gone) {
+                    match seen.get(&kept.element.locator) {
+                        Some(other) if *other != source.name => {
+                            shared.n += 1;
+                            shared.example.get_or_insert_with(|| {
+                                (
+                                    kept.element.locator.clone(),
+                                    other.clone(),
+                                    source.name.clone(),
+                                )
+                            });
+                        }
+                        Some(_) => {}
+                        None => {
+                            seen.insert(kept.element.locator, source.name.clone());
+                        }
+                    }
+                }
+            }
+        }
+        Ok(shared)
+    }
+
+    /// Says so if there are any.
+    pub(crate) fn warn(project: &Project, config: &Config, talk: Talk) -> Outcome<()> {
+        let shared = Self::find(project, &*project.read()?, config)?;
+        if let Some(warning) = shared.warning() {
+            talk.say(format!("warning: {warning}"));
+        }
+        Ok(())
+    }
+
+    /// What is to be said of them, if there are any.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let (locator, one, other) = self.example.as_ref()?;
+        let locator = shorten(locator);
+        Some(match self.n {
+            1 => format!("{locator} is in two sources, {one} and {other}: it is polled for both"),
+            n => format!(
+                "{} are in two sources, such as {locator} in {one} and {other}: they are polled for both",
+                format_args!("{} addresses", crate::talk::count(n as usize))
+            ),
+        })
+    }
 }
 
 /// The element that a number, or else an address or the id of a row, stands for.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use springtide_engine::settings::FirstPass;
 use springtide_engine::{Ended, Paused, Until, What, Why};
-use springtide_store::{ElementId, Moment, Source};
+use springtide_store::{ElementId, Moment, Source, State};
 
 use super::screen::{Form, Screen};
 use super::{Project, element_named};
@@ -44,10 +44,23 @@ pub(crate) fn run(args: &Run, project: &Project, talk: Talk, signals: &Signals) 
 
 pub(crate) fn poll(args: &Poll, project: &Project, talk: Talk, signals: &Signals) -> Outcome<()> {
     let config = project.config(&args.settings, talk)?;
-    let what = if args.ids.is_empty() {
-        What::DueNow
-    } else {
-        What::These(named(&args.ids, project, &config)?)
+    let state = args.state.map(super::ls::of_name);
+    let what = match (args.ids.is_empty(), state) {
+        (true, None) => What::DueNow,
+        (false, None) => What::These(named(&args.ids, None, project, &config)?),
+        (_, Some(state)) => {
+            let sources = config.settings.sources.iter();
+            let all = sources.map(|source| source.name.clone());
+            let names = match args.ids.is_empty() {
+                true => all.collect(),
+                false => args.ids.clone(),
+            };
+            let these = named(&names, Some(state), project, &config)?;
+            if these.is_empty() {
+                talk.say("no element is in that state");
+            }
+            What::These(these)
+        }
     };
     let until = Until {
         span: None,
@@ -76,8 +89,14 @@ pub(crate) fn poll(args: &Poll, project: &Project, talk: Talk, signals: &Signals
     conclude(&ended, args.json, signals, talk, is_read)
 }
 
-/// The elements that are meant: by number, address or the name of their source.
-fn named(ids: &[String], project: &Project, config: &Config) -> Outcome<Vec<ElementId>> {
+/// The elements that are meant: by number, address or the name of their source; only
+/// those in a state, if one is named.
+fn named(
+    ids: &[String],
+    state: Option<State>,
+    project: &Project,
+    config: &Config,
+) -> Outcome<Vec<ElementId>> {
     let store = project.read()?;
     let refuse = |error| project.refuse(&error);
     let sources = store.sources().map_err(refuse)?;
@@ -90,6 +109,9 @@ fn named(ids: &[String], project: &Project, config: &Config) -> Outcome<Vec<Elem
                 .iter()
                 .any(|source| source.name == *id)
             {
+                if state.is_some() {
+                    continue;
+                }
                 return Err(
                     Failure::input(format!("the source {id} has no elements yet"))
                         .hint("`springtide run` takes in its rows or pages, and polls them"),
@@ -100,7 +122,9 @@ fn named(ids: &[String], project: &Project, config: &Config) -> Outcome<Vec<Elem
                 .iter()
                 .find(|source| source.id == kept.element.source);
             source.map_or(Ok(()), |source| check_in_file(source, config))?;
-            elements.push(kept.element.id);
+            if state.is_none_or(|state| kept.state == state) {
+                elements.push(kept.element.id);
+            }
             continue;
         };
         check_in_file(source, config)?;
@@ -113,7 +137,10 @@ fn named(ids: &[String], project: &Project, config: &Config) -> Outcome<Vec<Elem
                 .last()
                 .and_then(|kept| kept.element.id.0.checked_add(1))
                 .map(ElementId);
-            elements.extend(page.iter().map(|kept| kept.element.id));
+            let meant = page
+                .iter()
+                .filter(|kept| state.is_none_or(|state| kept.state == state));
+            elements.extend(meant.map(|kept| kept.element.id));
         }
     }
     elements.sort_unstable();

@@ -1,7 +1,7 @@
 //! What a run tells while it goes on: to a person at a terminal, with a line at the foot
 //! that says how things stand; as lines for a log; or as JSON for a program.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::IsTerminal;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use springtide_engine::settings::Settings;
+use springtide_engine::view::FieldChange;
 use springtide_engine::{Event, Paused, Polled, Told, view};
-use springtide_store::{ChangeKind, Moment, Purpose};
+use springtide_store::{Bodies, ChangeKind, Moment, Purpose};
 
 use super::Project;
-use super::log::kind_name;
+use super::log::{kind_name, with_fields};
 use crate::args::project::LogForm;
 use crate::moment::{self, brief, relative, rfc3339, time_of_day};
 use crate::table::shorten_to;
@@ -74,12 +75,13 @@ impl Screen {
         let (to_thread, told) = sync_channel(MOST_TO_SHOW);
         let (end, ended) = sync_channel::<()>(0);
         let glance = (form == Form::Terminal).then(|| Glance::keep(project, settings));
+        let rows = Rows::of(project, settings);
         std::thread::spawn(move || {
             let mut teller = Teller::new(form, talk, glance);
             lines.iter().for_each(|line| teller.note(line));
             loop {
                 match told.recv_timeout(TICK) {
-                    Ok(told) => teller.hear(told),
+                    Ok(told) => teller.hear(told, &rows),
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => break,
                 }
@@ -154,15 +156,15 @@ impl Teller {
         }
     }
 
-    fn hear(&mut self, told: Told) {
+    fn hear(&mut self, told: Told, rows: &Rows) {
         match (self, told) {
-            (Self::Terminal(terminal), Told::Event(event)) => terminal.tell(event),
+            (Self::Terminal(terminal), Told::Event(event)) => terminal.tell(event, rows),
             (Self::Terminal(terminal), Told::Missed(n)) => {
                 terminal
                     .foot
                     .say(format!("… {} not shown", plural(n, "event")));
             }
-            (Self::Lines, Told::Event(event)) => log(&event),
+            (Self::Lines, Told::Event(event)) => log(&event, rows),
             (Self::Lines, Told::Missed(n)) => {
                 say_always(format!(
                     "{} … {} not shown",
@@ -170,7 +172,7 @@ impl Teller {
                     plural(n, "event")
                 ));
             }
-            (Self::Json, Told::Event(event)) => say_json(&JsonEvent::of(&event)),
+            (Self::Json, Told::Event(event)) => say_json(&JsonEvent::of(&event, rows)),
             (Self::Json, Told::Missed(n)) => {
                 let mut missed = JsonEvent::new("missed", moment::now());
                 missed.n_events = Some(n);
@@ -184,6 +186,34 @@ impl Teller {
         if let Self::Terminal(terminal) = self {
             terminal.tick();
         }
+    }
+}
+
+/// Sources whose elements are rows, and where their bodies are.
+struct Rows {
+    sources: BTreeSet<String>,
+    bodies: Option<Bodies>,
+}
+
+impl Rows {
+    fn of(project: &Project, settings: &Settings) -> Self {
+        let sources = settings.sources.iter().filter(|s| s.search.is_some());
+        let sources: BTreeSet<String> = sources.map(|source| source.name.clone()).collect();
+        // Without them, the change is told all the same.
+        let bodies = (!sources.is_empty()).then(|| project.bodies().ok());
+        Self {
+            sources,
+            bodies: bodies.flatten(),
+        }
+    }
+
+    /// What changed in a row, if it is one and has changed.
+    fn fields(&self, polled: &Polled) -> Option<Vec<FieldChange>> {
+        let bodies = self.bodies.as_ref()?;
+        let (before, after) = polled.versions?;
+        let is_row = self.sources.contains(&polled.source);
+        let (before, after) = (bodies.get(before).ok()?, bodies.get(after).ok()?);
+        is_row.then(|| view::fields(&before, &after))
     }
 }
 
@@ -251,7 +281,7 @@ impl Terminal {
         }
     }
 
-    fn tell(&mut self, event: Event) {
+    fn tell(&mut self, event: Event, rows: &Rows) {
         match event {
             Event::Started {
                 n_elements,
@@ -262,7 +292,7 @@ impl Terminal {
                 self.foot.say(format!("{n}, ready after {took}"));
                 self.first_pass.left(n_new);
             }
-            Event::Polled(polled) => self.tell_poll(&polled),
+            Event::Polled(polled) => self.tell_poll(&polled, rows),
             Event::Asked {
                 query,
                 page,
@@ -318,7 +348,7 @@ impl Terminal {
         }
     }
 
-    fn tell_poll(&mut self, polled: &Polled) {
+    fn tell_poll(&mut self, polled: &Polled, rows: &Rows) {
         self.first_pass.left(polled.n_new);
         self.n_polls += 1;
         self.n_changes += u64::from(polled.change == Some(ChangeKind::Changed));
@@ -330,7 +360,11 @@ impl Terminal {
             }
             // Every element is new once.
             (Some(ChangeKind::Added), _) => self.explain(format!("added     {locator}")),
-            (Some(kind), _) => self.foot.say(format!("{:9} {locator}", kind_name(*kind))),
+            (Some(kind), _) => {
+                let what = with_fields(&locator, rows.fields(polled).as_deref());
+                let what = shorten_to(&what, 300);
+                self.foot.say(format!("{:9} {what}", kind_name(*kind)));
+            }
             (None, None) => self.explain(format!("unchanged {locator}")),
         }
     }
@@ -508,7 +542,7 @@ fn stamp(at: Moment) -> String {
 }
 
 /// Writes what happened into a log.
-fn log(event: &Event) {
+fn log(event: &Event, rows: &Rows) {
     let line = |at: Moment, what: &str, rest: String| {
         say_always(format!("{} {what:9} {rest}", stamp(at)));
     };
@@ -536,7 +570,10 @@ fn log(event: &Event) {
             let rest = format!(
                 "{} {}{}",
                 answer(polled.status, polled.n_bytes, polled.seconds),
-                shorten_to(&polled.locator, 200),
+                shorten_to(
+                    &with_fields(&polled.locator, rows.fields(polled).as_deref()),
+                    300
+                ),
                 error.unwrap_or_default()
             );
             line(polled.at, outcome(polled), rest);
@@ -653,6 +690,8 @@ struct JsonPoll<'a> {
     status: Option<u16>,
     bytes: Option<u64>,
     duration_seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fields: Option<Vec<FieldChange>>,
     error: Option<JsonError<'a>>,
 }
 
@@ -695,7 +734,7 @@ impl<'a> JsonEvent<'a> {
         self
     }
 
-    fn of(event: &'a Event) -> Self {
+    fn of(event: &'a Event, rows: &Rows) -> Self {
         let now = moment::now();
         match event {
             Event::Started {
@@ -720,6 +759,7 @@ impl<'a> JsonEvent<'a> {
                     status: polled.status,
                     bytes: polled.n_bytes,
                     duration_seconds: polled.seconds,
+                    fields: rows.fields(polled),
                     error: polled.error.as_ref().map(JsonError::of),
                 }),
                 ..Self::new("polled", polled.at)

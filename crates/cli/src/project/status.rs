@@ -11,7 +11,7 @@ use crate::columns::{Columns, Side};
 use crate::config::{Config, Target};
 use crate::failure::{Code, Failure, Outcome};
 use crate::json::print_json;
-use crate::moment::{self, brief, relative, rfc3339};
+use crate::moment::{self, brief, local, relative};
 use crate::table::{shorten_to, unwritable};
 use crate::talk::{Talk, count, plural};
 
@@ -37,12 +37,15 @@ pub(crate) fn run(args: &Status, project: &Project, talk: Talk) -> Outcome<()> {
     let store = project.read()?;
     let sources = sources(project, &*store, &config)?;
     let since = since(args.since.as_deref(), now)?;
-    let document = view::status(&*store, &config.settings, &sources, since, now)
+    let mut document = view::status(&*store, &config.settings, &sources, since, now)
         .map_err(|error| project.refuse(&error))?;
-    let document = view::Status {
-        disk: Some(project.disk()?),
-        ..document
-    };
+    document.disk = Some(project.disk()?);
+    if let Some(wanted) = config.target.freshness {
+        let needed = view::budget_for(&*store, &config.settings, wanted, now);
+        let needed = needed.map_err(|error| crate::live::broken(&project.folder, error))?;
+        let short = needed.map(|needed| (needed - document.budget.per_day).max(0.0));
+        document.budget.short_per_day = short;
+    }
     warn_of_max_interval(&config, document.n_elements, talk);
     if args.json {
         print_json(&document)?;
@@ -50,11 +53,7 @@ pub(crate) fn run(args: &Status, project: &Project, talk: Talk) -> Outcome<()> {
         print(&document, &config, now, talk)?;
     }
     if args.check {
-        let needed = |freshness: f64| {
-            let needed = view::budget_for(&*store, &config.settings, freshness, now);
-            needed.ok().flatten()
-        };
-        return check(&document, config.target, &needed, args.json, talk);
+        return check(&document, config.target, args.json, talk);
     }
     Ok(())
 }
@@ -74,13 +73,7 @@ fn warn_of_max_interval(config: &Config, n_elements: u64, talk: Talk) {
 }
 
 /// Against the target: the exit code, and a word about what is near.
-fn check(
-    document: &view::Status,
-    target: Target,
-    needed: &dyn Fn(f64) -> Option<f64>,
-    as_json: bool,
-    talk: Talk,
-) -> Outcome<()> {
+fn check(document: &view::Status, target: Target, as_json: bool, talk: Talk) -> Outcome<()> {
     let mut missed = Vec::new();
     let mut hint = "raise budget.polls, or lower the target".to_owned();
     if let Some(wanted) = target.freshness {
@@ -93,13 +86,13 @@ fn check(
                     percent(is),
                     percent(wanted)
                 ));
-                let per_day = document.budget.per_day;
-                if let Some(needed) = needed(wanted).filter(|needed| *needed > per_day) {
+                let budget = document.budget;
+                if let Some(short) = budget.short_per_day.filter(|short| *short > 0.0) {
                     hint = format!(
                         "it takes about {} polls a day in the long run, {} more than \
                          budget.polls allows; raise that, or lower the target",
-                        super::ls::per_day(needed),
-                        super::ls::per_day(needed - per_day)
+                        super::ls::per_day(budget.per_day + short),
+                        super::ls::per_day(short)
                     );
                 }
             }
@@ -162,7 +155,7 @@ fn print(document: &view::Status, config: &Config, now: Moment, talk: Talk) -> O
             percent(low),
             percent(high),
             plural(freshness.n_audits, "audit poll"),
-            freshness.since.map(rfc3339).unwrap_or_default(),
+            freshness.since.map(local).unwrap_or_default(),
         ),
         _ => "freshness   not measured yet".to_owned(),
     });
@@ -199,6 +192,16 @@ fn print(document: &view::Status, config: &Config, now: Moment, talk: Talk) -> O
         super::ls::per_day(budget.per_day),
         count(budget.used_today as usize)
     ));
+    if let (Some(wanted), Some(short)) = (config.target.freshness, budget.short_per_day) {
+        let wanted = percent(wanted);
+        lines.push(match short > 0.0 {
+            true => format!(
+                "            {} polls a day short of what {wanted} fresh takes in the long run",
+                super::ls::per_day(short)
+            ),
+            false => format!("            enough for {wanted} fresh in the long run"),
+        });
+    }
     let states = document.states;
     let apart = [
         (states.new, "never polled"),

@@ -789,3 +789,66 @@ fn bodies_are_laid_out_as_on_their_hosts() {
             .all(|line| line.contains("\"file\":\"all/0000/"))
     );
 }
+
+/// What fails is tried again by whoever asks for it; what is there twice is warned of.
+#[test]
+fn what_fails_is_polled_by_its_state_and_what_is_there_twice_is_told() {
+    let (origin, place) = (origin(3), place());
+    origin.script("/broken", Behaviour::status(500));
+    let urls = format!(
+        "{}\n{}\n",
+        origin.url("/broken"),
+        origin.url(&origin.site().path(1))
+    );
+    let place = place.and("urls.txt", urls);
+    place.run("add urls.txt --name list").ok();
+    place.run("run --once").ok();
+    let polled = json(&place.run("poll --state failing --json").ok());
+    assert_eq!(
+        (&polled["n_polls"], &polled["n_failed"]),
+        (&1.into(), &1.into())
+    );
+    origin.script("/broken", Behaviour::body("text/html", "<p>mended</p>"));
+    let polled = json(&place.run("poll --state failing list --json").ok());
+    assert_eq!(
+        (&polled["n_polls"], &polled["n_failed"]),
+        (&1.into(), &0.into())
+    );
+    let none = place.run("poll --state failing --json").ok();
+    assert_eq!(json(&none)["n_polls"], 0);
+    assert!(
+        none.stderr.contains("no element is in that state"),
+        "{}",
+        none.stderr
+    );
+
+    let page = origin.url(&origin.site().path(1));
+    let added = place.run(&format!("add {page} --name one")).ok();
+    let words = format!("warning: {page} is in two sources, list and one");
+    assert!(added.stderr.contains(&words), "{}", added.stderr);
+    assert!(place.run("doctor").ok().stderr.contains(&words));
+    assert_eq!(json(&place.run("doctor --json").ok())["shared"]["n"], 1);
+}
+
+/// Whoever wants more than the budget gives is told by how much.
+#[test]
+fn status_says_what_the_budget_falls_short_of_the_target_by() {
+    let (origin, place) = (origin(4), place());
+    let sitemap = origin.url("/sitemap.xml");
+    place.run(&format!("add {sitemap} --name docs")).ok();
+    place.run("run --once").ok();
+    for n in 0..4 {
+        origin.site().change(n);
+    }
+    place.run("poll docs").ok();
+    let file = place.read("springtide.toml");
+    let file = file.replace("10000000/day", "1/day") + "\n[target]\nfreshness = \"99%\"\n";
+    std::fs::write(place.path("springtide.toml"), file).unwrap();
+    let short = &json(&place.run("status --json").ok())["budget"]["short_per_day"];
+    assert!(short.as_f64().unwrap() > 0.0, "{short}");
+    let shown = place.run("status").ok().stdout;
+    assert!(
+        shown.contains("polls a day short of what 99.0% fresh takes"),
+        "{shown}"
+    );
+}

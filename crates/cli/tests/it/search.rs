@@ -255,3 +255,61 @@ fn once_asks_for_what_is_new_and_then_stops() {
     place.run("run --once").ok();
     assert_eq!(server.n_requests(), n);
 }
+
+/// A person reads what changed, and a program gets it by name.
+#[test]
+fn what_changed_in_a_row_is_told_field_by_field() {
+    let server = shop(1e9);
+    let place = place(&server, 20, "quota = \"50/s\"");
+    place.run("run --once").ok();
+    let price = |row: usize| server.catalogue().row_at(row, SystemTime::now()).price;
+    let before = price(7);
+    server.catalogue().change(7);
+    let after = price(7);
+    let ran = place.run("poll r000007 --json").ok();
+    let words = format!("r000007 price {before} → {after} (");
+    assert!(ran.stderr.contains(&words), "{}", ran.stderr);
+    let table = place.run("log").ok().stdout;
+    assert!(table.contains(&words), "{table}");
+    let log = lines(&place.run("log --json --kind changed").ok());
+    assert_eq!(log[0]["fields"][0]["name"], "price");
+    assert_eq!(log[0]["fields"][0]["before"], before);
+    assert_eq!(log[0]["fields"][0]["after"], after);
+    server.catalogue().change(8);
+    let ran = place.run("run --for 20s --max-polls 40 --log json --audit 0");
+    let events = ran
+        .stderr
+        .lines()
+        .map(|line| -> serde_json::Value { serde_json::from_str(line).unwrap() });
+    let mut changed = events.filter(|event| event["outcome"] == "changed");
+    let changed = changed.next().unwrap();
+    assert_eq!(changed["fields"][0]["name"], "price", "{changed}");
+}
+
+#[test]
+fn a_field_that_no_result_has_is_an_error_of_the_source() {
+    let server = shop(1e9);
+    let place = place(&server, 40, "quota = \"50/s\"");
+    let good = place.read("springtide.toml");
+    let bad = good.replace("brand = \"/brand\"", "brand = \"/brnad\"");
+    std::fs::write(place.path("springtide.toml"), bad).unwrap();
+    let ran = place.run("run --once");
+    ran.failed(3, &["no result has the field `brand` (at \"/brnad\")"]);
+    let doctor = place.run("doctor").ok();
+    assert!(
+        doctor.stderr.contains("failing: shop: no result has"),
+        "{}",
+        doctor.stderr
+    );
+    assert!(
+        doctor.stderr.contains("1 source fails"),
+        "{}",
+        doctor.stderr
+    );
+    assert_eq!(
+        json(&place.run("doctor --json").ok())["failing"][0]["source"],
+        "shop"
+    );
+    std::fs::write(place.path("springtide.toml"), good).unwrap();
+    place.run("run --once").ok();
+}

@@ -180,6 +180,7 @@ impl Engine {
             purpose: Purpose::Due,
         };
         if let Ok(Found::Read(reading)) = done.found {
+            self.note_absent_fields(source, &reading.page, done.at);
             self.take_in_page(source, &page, *reading, answer, now)?;
         }
         let decisions = self.agenda.search_mut(search_id(source));
@@ -189,6 +190,48 @@ impl Engine {
             self.prepare(source, preparation);
         }
         Ok(())
+    }
+
+    /// A field that no result has is an error of the source: it is asked for where it is
+    /// not.
+    fn note_absent_fields(&mut self, source: SourceId, page: &PageTally, at: Moment) {
+        let Some(state) = self.sources.get_mut(&source) else {
+            return;
+        };
+        if page.n_rows == 0 {
+            return;
+        }
+        match state.n_rows_seen {
+            0 => state.absent = page.absent.clone(),
+            _ => state.absent.retain(|name| page.absent.contains(name)),
+        }
+        state.n_rows_seen = state.n_rows_seen.saturating_add(page.n_rows);
+        let pointers = state.settings.search.as_ref();
+        let pointers = pointers.map_or(&[][..], |search| &search.answer.fields);
+        let absent = pointers
+            .iter()
+            .filter(|(name, _)| state.absent.contains(name));
+        let absent: Vec<String> = absent
+            .map(|(name, pointer)| format!("`{name}` (at {pointer:?})"))
+            .collect();
+        let message = match absent.len() {
+            0 => None,
+            _ if state.n_rows_seen < ENOUGH_ROWS => return,
+            1 => Some(format!("{NO_RESULT_HAS} the field {}", absent.concat())),
+            _ => Some(format!("{NO_RESULT_HAS} the fields {}", absent.join(", "))),
+        };
+        let known = self.ledger.source(source);
+        let known = known.and_then(|known| known.error.as_ref());
+        let known = known.filter(|error| error.message.starts_with(NO_RESULT_HAS));
+        if known.map(|error| &error.message) != message.as_ref() {
+            let failure = message.map(|message| Failure {
+                // It is the file that has it wrong: a good answer does not mend that.
+                kind: FailureKind::Rows,
+                message,
+                at,
+            });
+            self.set_source_error(source, failure);
+        }
     }
 
     /// A request is a poll of the search box.
@@ -369,6 +412,10 @@ impl Engine {
         Ok(Some((kept, true)))
     }
 }
+
+/// A field that none of so many rows has is not there.
+const ENOUGH_ROWS: usize = 20;
+const NO_RESULT_HAS: &str = "no result has";
 
 /// What was on a page.
 struct PageSeen<'a> {

@@ -151,6 +151,9 @@ impl Engine {
             },
             purpose: seen.purpose,
             change: kind,
+            versions: (kind == Some(ChangeKind::Changed))
+                .then(|| Some((copy?.body, kept.copy.as_ref()?.body)))
+                .flatten(),
             error: failure.map(|failure| (failure.kind, failure.message.clone())),
             n_new: self.n_new(),
         }));

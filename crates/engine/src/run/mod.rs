@@ -203,6 +203,9 @@ struct SourceState {
     has_sitemaps: bool,
     /// Listings that are known.
     n_listings: u64,
+    /// Rows that a search box has shown, and the fields that none of them had.
+    n_rows_seen: usize,
+    absent: Vec<String>,
 }
 
 /// How the elements of a source are asked, by what they are for.

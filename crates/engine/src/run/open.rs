@@ -71,6 +71,8 @@ impl Engine {
                 dates: DateTrust::default(),
                 has_sitemaps: false,
                 n_listings: 0,
+                n_rows_seen: 0,
+                absent: Vec::new(),
             };
             sources.insert(source.id, state);
             kept_sources.insert(source.id, source);

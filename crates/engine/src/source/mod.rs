@@ -262,6 +262,9 @@ pub(crate) struct PageTally {
     pub(crate) n_repeated: usize,
     pub(crate) n_unusable: usize,
     pub(crate) total: Option<f64>,
+    /// How many of them are rows, and the fields that none of these has.
+    pub(crate) n_rows: usize,
+    pub(crate) absent: Vec<String>,
 }
 
 /// Why an answer could not be read.

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use springtide_store::{Kept, Purpose};
 
-use super::{Answered, Own, Protocol, Reading, Sent, Sighting, Unread};
+use super::{Answered, Own, PageTally, Protocol, Reading, Sent, Sighting, Unread};
 use crate::fetch::{Answer, FailureKind, FetchFailure};
 use crate::search::{Form, answer};
 
@@ -50,7 +51,12 @@ impl Protocol for ResultPage {
         }
         let shape = &self.form.search.answer;
         let mut others = Vec::new();
+        // Fields that none of the rows so far has.
+        let mut absent: Vec<String> = shape.fields.iter().map(|(name, _)| name.clone()).collect();
+        let mut n_rows = 0;
         let page = answer::page(shape, &answer.body, |row| {
+            n_rows += 1;
+            absent.retain(|name| row.fields.get(name).is_none_or(Value::is_null));
             if let Some(sighting) = self.form.find(&row, answered.bodies)? {
                 others.push((row.id, sighting));
             }
@@ -58,7 +64,11 @@ impl Protocol for ResultPage {
         })?;
         Ok(Reading {
             others,
-            page,
+            page: PageTally {
+                n_rows,
+                absent,
+                ..page
+            },
             ..Reading::default()
         })
     }

@@ -17,6 +17,7 @@
 
 mod beliefs;
 mod elements;
+mod fields;
 mod outlook;
 mod plan;
 mod status;
@@ -26,6 +27,7 @@ use serde::Serialize;
 use springtide_store::{Error, Failure, Moment, Reader, Source, SourceId, State, Totals};
 
 pub use elements::{ElementView, Elements, RatePerDay, Wanted};
+pub use fields::{FieldChange, fields, fields_of};
 pub use outlook::{Outlook, PolledElements, floor, present_policy};
 pub use plan::{FACTORS, PlanView, Reached, WhatIf, budget_for, plan, what_if};
 pub use status::{

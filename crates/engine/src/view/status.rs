@@ -153,6 +153,9 @@ pub struct BudgetUse {
     pub used_today: u64,
     /// What a poll must be worth to be made, if the policy goes by that.
     pub price: Option<f64>,
+    /// Polls a day that it falls short of what the freshness that is wanted takes in the
+    /// long run; nothing if none is wanted, or not known.
+    pub short_per_day: Option<f64>,
 }
 
 /// Elements with the same kind of error.
@@ -235,6 +238,7 @@ pub fn status(
             per_day: settings.budget.per_day,
             used_today: used_today(store, settings, now)?,
             price,
+            short_per_day: None,
         },
         n_elements: total(|totals| totals.n_elements),
         n_sources: sources.len(),

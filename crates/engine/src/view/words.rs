@@ -32,23 +32,35 @@ pub fn seconds_between(earlier: Moment, later: Moment) -> f64 {
     crate::clock::millis_between(earlier, later) as f64 / 1000.0
 }
 
-/// A span of seconds in one unit, or two where it is short of the next: `90s`, `5m`,
-/// `2h`, `3.5d`.
+/// A span of seconds in one unit, or two where the larger says too little: `250ms`, `45s`,
+/// `2m`, `1m 30s`, `1h 57m`, `3d 12h`, `100d`.
 pub fn brief(seconds: f64) -> String {
-    let tidy = |number: f64, unit: &str| {
-        if number < 10.0 && (number * 10.0).round() % 10.0 != 0.0 {
-            format!("{number:.1}{unit}")
-        } else {
-            format!("{number:.0}{unit}")
-        }
+    if !seconds.is_finite() {
+        return "for ever".to_owned();
+    }
+    if seconds > 0.0 && seconds < 0.9995 {
+        return format!("{:.0}ms", (seconds * 1000.0).max(1.0));
+    }
+    // No finer than what is shown, so that nothing is rounded up to a whole larger unit.
+    let finest = match seconds {
+        s if s < 600.0 => 1.0,
+        s if s < 36_000.0 => 60.0,
+        s if s < 172_800.0 => 600.0,
+        s if s < 864_000.0 => 3600.0,
+        _ => 86_400.0,
     };
-    match seconds {
-        s if !s.is_finite() => "for ever".to_owned(),
-        s if s < 1.0 && s > 0.0 => format!("{:.0}ms", (s * 1000.0).max(1.0)),
-        s if s < 120.0 => format!("{s:.0}s"),
-        s if s < 7200.0 => tidy(s / 60.0, "m"),
-        s if s < 172_800.0 => tidy(s / 3600.0, "h"),
-        s => tidy(s / 86_400.0, "d"),
+    let whole = (seconds / finest).round() * finest;
+    let (larger, smaller) = match whole {
+        s if s < 60.0 => return format!("{s:.0}s"),
+        s if s < 3600.0 => ((60.0, "m"), (1.0, "s")),
+        s if s < 86_400.0 => ((3600.0, "h"), (60.0, "m")),
+        _ => ((86_400.0, "d"), (3600.0, "h")),
+    };
+    let n_larger = (whole / larger.0).floor();
+    let n_smaller = ((whole - n_larger * larger.0) / smaller.0).round();
+    match n_smaller {
+        0.0 => format!("{n_larger:.0}{}", larger.1),
+        n => format!("{n_larger:.0}{} {n:.0}{}", larger.1, smaller.1),
     }
 }
 
@@ -138,12 +150,21 @@ mod tests {
         for (seconds, wanted) in [
             (0.0, "0s"),
             (0.25, "250ms"),
-            (90.0, "90s"),
+            (0.9999, "1s"),
+            (45.0, "45s"),
+            (59.7, "1m"),
+            (90.0, "1m 30s"),
+            (120.0, "2m"),
             (300.0, "5m"),
-            (5400.0, "90m"),
-            (9000.0, "2.5h"),
-            (302_400.0, "3.5d"),
+            (754.0, "13m"),
+            (3590.0, "1h"),
+            (5400.0, "1h 30m"),
+            (7020.0, "1h 57m"),
+            (86_399.0, "1d"),
+            (302_400.0, "3d 12h"),
+            (863_999.0, "10d"),
             (8_640_000.0, "100d"),
+            (f64::INFINITY, "for ever"),
         ] {
             assert_eq!(brief(seconds), wanted);
         }

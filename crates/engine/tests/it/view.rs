@@ -354,6 +354,7 @@ fn status_of_one_element_of_each_kind() {
       "budget": {
         "per_day": 4.0,
         "price": "…",
+        "short_per_day": null,
         "used_today": 1
       },
       "errors": [
