@@ -1,9 +1,11 @@
 //! Tables for people: columns side by side, cut to the width of the terminal.
 
 use std::io::{IsTerminal, Write};
+use std::sync::OnceLock;
 
 use unicode_width::UnicodeWidthStr;
 
+use crate::args::ColourChoice;
 use crate::failure::Outcome;
 use crate::table::{shorten_to, unwritable};
 
@@ -76,7 +78,7 @@ impl Columns {
             .then(terminal_size::terminal_size)
             .flatten()
             .map(|(width, _)| usize::from(width.0));
-        let text = self.lay_out(width, is_terminal && has_colour());
+        let text = self.lay_out(width, has_colour());
         let mut stdout = stdout;
         stdout
             .write_all(text.as_bytes())
@@ -164,9 +166,25 @@ fn cut(text: &str, width: usize) -> String {
     format!("{head}…{tail}")
 }
 
-/// Whether colour is wanted, on a terminal.
+/// What `--color` says, once it was read. Like `NO_COLOR` it is of the whole process, and
+/// nothing is decided by it but how text looks.
+static CHOICE: OnceLock<ColourChoice> = OnceLock::new();
+
+/// Sets what `--color` says, before anything is printed.
+pub(crate) fn set_colour(choice: ColourChoice) {
+    // It is set once.
+    let _ = CHOICE.set(choice);
+}
+
+/// Whether standard output is to be coloured.
 pub(crate) fn has_colour() -> bool {
-    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    match CHOICE.get() {
+        Some(ColourChoice::Always) => return true,
+        Some(ColourChoice::Never) => return false,
+        Some(ColourChoice::Auto) | None => {}
+    }
+    std::io::stdout().is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 

@@ -106,10 +106,10 @@ pub(crate) fn run(args: &Demo, talk: Talk, signals: &Signals) -> Outcome<()> {
     }
 
     talk.say(format!(
-        "a site of {} pages on {}, with {changes_per_second:.1} changes a second; {per_second:.0} \
-         polls a second to keep up\n\
-         learned is springtide, which knows nothing at the start; uniform polls every page as often \
-         as any other",
+        "a site of {} pages on {}, with {changes_per_second:.1} changes a second;\n\
+         {per_second:.0} polls a second to keep up\n\
+         learned is springtide, which knows nothing at the start;\n\
+         uniform polls every page as often as any other",
         count(args.pages),
         origin.url("").trim_start_matches("http://"),
     ));
@@ -367,34 +367,36 @@ fn watch_both(
     })
 }
 
-const HEAD: &str = "\n  time   learned  truly fresh                    measured                  \
-                    uniform  truly fresh\n         polls                                            \
-                              polls";
+const HEAD: &str = "\n  time  policy     polls  truly fresh          measured";
 
-/// A line of the live table.
+/// Two lines of the live table, one for each policy.
 fn line(elapsed: Duration, runs: &[Watched; 2], site: &Site) -> Outcome<String> {
     let now = site.clock().wall_time();
-    let [learned, uniform] = runs.each_ref().map(|run| run.true_freshness(site, now));
-    let measured = match runs[0].measured()? {
-        Some((share, low, high)) => format!(
-            "{:5.1} % ({:2.0} to {:2.0} %)",
-            100.0 * share,
-            100.0 * low,
-            100.0 * high
-        ),
-        None => "first pass".to_owned(),
-    };
-    Ok(format!(
-        "{:4.0} s {:9} {:7.1} % {} {:24} {:9} {:7.1} % {}",
-        elapsed.as_secs_f64(),
-        count(runs[0].n_polls as usize),
-        100.0 * learned,
-        bar(learned),
-        measured,
-        count(runs[1].n_polls as usize),
-        100.0 * uniform,
-        bar(uniform),
-    ))
+    let mut lines = Vec::new();
+    for (index, run) in runs.iter().enumerate() {
+        let time = match index {
+            0 => format!("{:4.0} s", elapsed.as_secs_f64()),
+            _ => String::new(),
+        };
+        let measured = match run.measured()? {
+            Some((share, low, high)) => format!(
+                "{:.1} % ({:.0} to {:.0} %)",
+                100.0 * share,
+                100.0 * low,
+                100.0 * high
+            ),
+            None => "first pass".to_owned(),
+        };
+        let fresh = run.true_freshness(site, now);
+        lines.push(format!(
+            "{time:6}  {:8} {:7} {:5.1} % {}  {measured}",
+            run.policy,
+            count(run.n_polls as usize),
+            100.0 * fresh,
+            bar(fresh),
+        ));
+    }
+    Ok(lines.join("\n"))
 }
 
 /// A share as a bar of ten.
@@ -439,8 +441,8 @@ fn print(document: &Document) -> Outcome<()> {
     ) {
         let stale = 100.0 * (1.0 - learned) / (1.0 - uniform).max(1e-9);
         let line = format!(
-            "\nSame site, same budget: {stale:.0} stale copies with springtide for every 100 with \
-             polling all pages alike.\n"
+            "\nSame site, same budget: {stale:.0} stale copies with springtide\n\
+             for every 100 with polling all pages alike.\n"
         );
         let mut stdout = std::io::stdout().lock();
         std::io::Write::write_all(&mut stdout, line.as_bytes())

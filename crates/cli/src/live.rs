@@ -4,7 +4,7 @@ use std::path::Path;
 
 use springtide_engine::fetch::guard::Guard;
 use springtide_engine::settings::{Settings, SourceSettings};
-use springtide_engine::{Ended, Error, Outside, RobotsFound, Told, Until, handle};
+use springtide_engine::{Ended, Error, Handle, Outside, RobotsFound, Told, Until, handle};
 use springtide_store::SourceKind;
 
 use crate::config::address;
@@ -89,16 +89,19 @@ pub(crate) fn inspect(
     })
 }
 
-/// Keeps the copy fresh until it is over; `each` is told what happens.
+/// Keeps the copy fresh until it is over; `on_begun` gets hold of it, and `each` is told
+/// what happens.
 pub(crate) fn run(
     folder: &Path,
     settings: Settings,
     until: Until,
     signals: &Signals,
+    on_begun: &dyn Fn(&Handle),
     each: &mut dyn FnMut(Told),
 ) -> Outcome<Ended> {
     let (handle, controls) = handle();
     let mut events = handle.events();
+    on_begun(&handle);
     signals.on_stop(move || handle.stop());
     let outside = outside(&settings)?;
     let runtime = runtime()?;

@@ -46,6 +46,9 @@ fn main() -> ExitCode {
         (_, true) => Talk::Verbose,
         _ => Talk::Normal,
     };
+    if let Some(color) = cli.color {
+        columns::set_colour(color);
+    }
     let unfinished = Unfinished::default();
     let signals = Signals::listen(&unfinished);
     let outcome = run(&cli, talk, &unfinished, &signals);

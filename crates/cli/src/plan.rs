@@ -14,9 +14,11 @@ use crate::args::{self, ObjectiveName, PolicyName, name_of};
 use crate::columns::{Columns, Side};
 use crate::failure::{Failure, Outcome};
 use crate::json::print_json;
+use crate::moment::brief;
+use crate::project::ls::per_day;
 use crate::rates::{ID, RateTable};
 use crate::table::{Cells, Holds, Input, Output, Texts, Unfinished};
-use crate::talk::{Talk, count};
+use crate::talk::{Talk, count, percent};
 
 /// From a table of rates.
 pub(crate) fn run(
@@ -351,15 +353,15 @@ fn summarize(
     if args.json {
         return print_json(&summary);
     }
-    for line in summary.lines() {
+    for line in summary.lines(talk) {
         talk.say(line);
     }
     if ask.policy == PolicyName::Optimal && talk >= Talk::Normal && summary.freshness >= 0.0 {
         let uniform = ask.spend(PolicyName::Uniform, summary.budget_per_day)?;
         let uniform = report(&uniform, ask.candidates, ask.order);
         talk.say(format!(
-            "  uniform would give  freshness {:.4}, age {}",
-            uniform.freshness,
+            "  uniform would give  freshness {}, age {}",
+            percent(uniform.freshness),
             days(uniform.age.as_days()),
         ));
     }
@@ -368,7 +370,7 @@ fn summarize(
 
 impl Summary {
     /// The summary for a person.
-    fn lines(&self) -> Vec<String> {
+    fn lines(&self, talk: Talk) -> Vec<String> {
         let unpolled = match self.n_unpolled {
             0 => "each that changes is polled".to_owned(),
             1 => "1 that changes is never polled".to_owned(),
@@ -407,17 +409,20 @@ impl Summary {
                 long_run,
             }) => {
                 lines.push(format!(
-                    "  predicted freshness {freshness:.4} now ({low:.4} to {high:.4}), as in `status`"
+                    "  predicted freshness {} now ({} to {}), as in `status`",
+                    percent(freshness),
+                    percent(*low),
+                    percent(*high)
                 ));
                 lines.push(format!("  predicted age       {age} now"));
                 lines.push(format!(
-                    "  in the long run     freshness {:.4}, age {}",
-                    long_run.freshness,
+                    "  in the long run     freshness {}, age {}",
+                    percent(long_run.freshness),
                     days(long_run.age_days)
                 ));
             }
             _ => {
-                lines.push(format!("  predicted freshness {freshness:.4}"));
+                lines.push(format!("  predicted freshness {}", percent(freshness)));
                 lines.push(format!("  predicted age       {age}"));
             }
         }
@@ -427,25 +432,30 @@ impl Summary {
                 "  predicted staleness {staleness} days of missed changes' ages"
             ));
         }
-        if let Some(price) = self.price {
+        if let Some(price) = self.price.filter(|_| talk == Talk::Verbose) {
             lines.push(format!("  price of a poll     {}", significant(price)));
         }
         lines
     }
 }
 
-/// Six digits, without an exponent where a person would write none.
+/// Three digits, without an exponent where a person would write none.
 fn significant(number: f64) -> String {
-    if number == 0.0 || (1e-4..1e9).contains(&number.abs()) {
-        let digits = 6 - number.abs().max(1e-4).log10().floor() as i32 - 1;
-        let text = format!("{number:.*}", usize::try_from(digits).unwrap_or(0));
-        if text.contains('.') {
+    match number.abs() {
+        0.0 => "0".to_owned(),
+        n if n >= 1e-4 && n < 1.0 => {
+            let digits = 2 - n.log10().floor() as i32;
+            let text = format!("{number:.*}", usize::try_from(digits).unwrap_or(2));
             text.trim_end_matches('0').trim_end_matches('.').to_owned()
-        } else {
-            text
         }
-    } else {
-        format!("{number:.5e}")
+        n if n >= 1.0 && n < 1e12 => {
+            let text = per_day(number);
+            match text.contains('.') {
+                true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+                false => text,
+            }
+        }
+        _ => format!("{number:.2e}"),
     }
 }
 
@@ -453,14 +463,8 @@ fn significant(number: f64) -> String {
 fn days(days: f64) -> String {
     if days == f64::INFINITY {
         "without end: some elements are never polled".to_owned()
-    } else if days >= 1.0 || days == 0.0 {
-        format!("{} days", significant(days))
-    } else if days * 24.0 >= 1.0 {
-        format!("{} hours", significant(days * 24.0))
-    } else if days * 1440.0 >= 1.0 {
-        format!("{} minutes", significant(days * 1440.0))
     } else {
-        format!("{} seconds", significant(days * 86_400.0))
+        brief(days * 86_400.0)
     }
 }
 
@@ -469,7 +473,7 @@ fn print_budgets(ask: &Ask<'_>, plan: &Plan) -> Outcome<()> {
     let mut columns = Columns::new(&[
         ("budget/day", Side::Right),
         ("freshness in the long run", Side::Right),
-        ("age in the long run", Side::Left),
+        ("age", Side::Right),
         ("uniform would give", Side::Right),
     ]);
     let budgets = FACTORS.map(|factor| plan.budget_per_day() * factor);
@@ -479,9 +483,12 @@ fn print_budgets(ask: &Ask<'_>, plan: &Plan) -> Outcome<()> {
     for point in points {
         columns.push(vec![
             significant(point.budget_per_day),
-            format!("{:.4}", point.freshness),
-            days(point.age_seconds / 86_400.0),
-            format!("{:.4}", point.uniform.freshness),
+            percent(point.freshness),
+            match point.age_seconds.is_finite() {
+                true => brief(point.age_seconds),
+                false => "without end".to_owned(),
+            },
+            percent(point.uniform.freshness),
         ]);
     }
     columns.print()
@@ -564,13 +571,14 @@ mod tests {
     #[test]
     fn numbers_read_well() {
         assert_eq!(significant(500.0), "500");
-        assert_eq!(significant(0.123_456_789), "0.123457");
-        assert_eq!(significant(123_456_789.0), "123456789");
-        assert_eq!(significant(1e-7), "1.00000e-7");
+        assert_eq!(significant(0.123_456_789), "0.123");
+        assert_eq!(significant(0.25), "0.25");
+        assert_eq!(significant(83.333), "83.3");
+        assert_eq!(significant(123_456_789.0), "123,456,789");
+        assert_eq!(significant(1e-7), "1.00e-7");
         assert_eq!(significant(0.0), "0");
-        assert_eq!(days(0.5), "12 hours");
-        assert_eq!(days(3.0), "3 days");
-        assert_eq!(days(0.01), "14.4 minutes");
-        assert_eq!(days(1e-4), "8.64 seconds");
+        assert_eq!(days(0.5), "12h");
+        assert_eq!(days(0.01), "14m");
+        assert_eq!(days(1.833_78e-4), "16s");
     }
 }

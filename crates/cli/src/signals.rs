@@ -19,6 +19,7 @@ pub(crate) struct Signals {
 #[derive(Default)]
 struct State {
     on_stop: Option<Box<dyn FnOnce() + Send>>,
+    on_hangup: Option<Box<dyn FnMut() + Send>>,
     received: Option<i32>,
 }
 
@@ -40,6 +41,9 @@ impl Signals {
         let listening = ours.clone();
         std::thread::spawn(move || {
             for signal in signals.forever().filter(|signal| *signal != SIGXFSZ) {
+                if signal == SIGHUP && listening.hang_up() {
+                    continue;
+                }
                 let on_stop = listening.receive(signal);
                 if let Some(on_stop) = on_stop {
                     on_stop();
@@ -60,7 +64,33 @@ impl Signals {
     /// From now on the first signal calls this instead of ending the process.
     pub(crate) fn on_stop(&self, on_stop: impl FnOnce() + Send + 'static) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.received.is_some() {
+            // It came before there was anything to stop.
+            return on_stop();
+        }
         state.on_stop = Some(Box::new(on_stop));
+    }
+
+    /// From now on a hangup calls this, and stops nothing.
+    pub(crate) fn on_hangup(&self, on_hangup: impl FnMut() + Send + 'static) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.on_hangup = Some(Box::new(on_hangup));
+    }
+
+    /// Whether someone wanted to know of a hangup, and was told.
+    fn hang_up(&self) -> bool {
+        let taken = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.on_hangup.take()
+        };
+        // Not under the lock: it may take a while, and others want to know things.
+        let Some(mut on_hangup) = taken else {
+            return false;
+        };
+        on_hangup();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.on_hangup.get_or_insert(on_hangup);
+        true
     }
 
     /// The exit code of the signal that was received, if one was.

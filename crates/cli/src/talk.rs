@@ -1,10 +1,15 @@
 //! Talk: what goes to standard error.
 
-use std::io::Write;
+use std::fmt::Write;
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use crate::args::project::LogForm;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use springtide_engine::view::brief;
+
+/// Work that would take longer than this does not move.
+const LONGEST_LEFT: Duration = Duration::from_secs(30 * 86_400);
 
 /// How much to say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,11 +53,22 @@ impl Talk {
         };
         let bar = ProgressBar::with_draw_target(total, target);
         let template = if total.is_some() {
-            "{msg} {wide_bar} {human_pos} of {human_len} {per_sec} {eta} left"
+            "{msg} {wide_bar} {human_pos} of {human_len} {rate} {left}"
         } else {
-            "{msg} {spinner} {human_pos} {per_sec}"
+            "{msg} {spinner} {human_pos} {rate}"
         };
         let style = ProgressStyle::with_template(template).expect("a valid template");
+        // Where nothing has moved, or hardly anything does, nobody knows how long it takes.
+        let style = style.with_key("left", |state: &ProgressState, out: &mut dyn Write| {
+            let left = state.eta();
+            if !left.is_zero() && left < LONGEST_LEFT {
+                // Text always has room.
+                let _ = write!(out, "{} left", brief(left.as_secs_f64()));
+            }
+        });
+        let style = style.with_key("rate", |state: &ProgressState, out: &mut dyn Write| {
+            let _ = write!(out, "{}/s", count(state.per_sec().round() as usize));
+        });
         bar.set_style(style);
         bar.set_message(what);
         // So that work of unknown length is seen to go on.
@@ -154,6 +170,16 @@ pub(crate) fn size(bytes: u64) -> String {
         "B" => format!("{bytes} B"),
         _ if size < 9.95 => format!("{size:.1} {unit}"),
         _ => format!("{size:.0} {unit}"),
+    }
+}
+
+/// A share in per cent.
+pub(crate) fn percent(share: f64) -> String {
+    // Two digits more where a whole per cent would round up to all.
+    if share > 0.99 && share < 1.0 {
+        format!("{:.2}%", share * 100.0)
+    } else {
+        format!("{:.1}%", share * 100.0)
     }
 }
 

@@ -20,17 +20,41 @@ use crate::units;
 #[command(name = "springtide", version, propagate_version = true)]
 pub(crate) struct Cli {
     /// Say less: no summary, no progress
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = COMMON)]
     pub(crate) quiet: bool,
     /// Say more: what was read, and how long each step took
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = COMMON)]
     pub(crate) verbose: bool,
+    /// Whether to colour what is printed [default: on a terminal, unless NO_COLOR is set]
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "WHEN",
+        hide_possible_values = true,
+        help_heading = COMMON
+    )]
+    pub(crate) color: Option<ColourChoice>,
     /// The folder of the project [default: here, or the nearest folder above with a
     /// springtide.toml]
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, value_name = "DIR", help_heading = COMMON)]
     pub(crate) project: Option<PathBuf>,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// Flags that every verb has.
+const COMMON: &str = "Common flags";
+
+/// When to colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColourChoice {
+    /// On a terminal
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
 }
 
 #[derive(Debug, Subcommand)]

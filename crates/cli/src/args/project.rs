@@ -299,6 +299,9 @@ pub(crate) struct Run {
     /// Poll what is due now, then stop; hosts that do not answer are given up on
     #[arg(long)]
     pub(crate) once: bool,
+    /// As a service: SIGTERM ends it with exit code 0, SIGHUP reads springtide.toml again
+    #[arg(long, conflicts_with = "once")]
+    pub(crate) service: bool,
     /// How to tell what happens, on standard error [default: changes and a line at the
     /// foot on a terminal, else lines]
     #[arg(long, value_enum, value_name = "FORM")]
@@ -320,7 +323,7 @@ pub(crate) enum LogForm {
 }
 
 /// Settings of the file that can be overruled.
-#[derive(Debug, Args, Default)]
+#[derive(Debug, Clone, Args, Default)]
 #[command(next_help_heading = "Settings")]
 pub(crate) struct SettingFlags {
     /// Polls per time, as in 2000/day

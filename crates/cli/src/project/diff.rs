@@ -206,7 +206,7 @@ fn print(diff: &str) -> Outcome<()> {
             Some(b'@') => "\u{1b}[36m",
             _ => "",
         };
-        if is_terminal && has_colour() && !colour.is_empty() {
+        if has_colour() && !colour.is_empty() {
             text.push_str(&format!("{colour}{line}\u{1b}[0m\n"));
         } else {
             text.push_str(&line);

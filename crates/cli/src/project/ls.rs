@@ -1,6 +1,7 @@
 //! `springtide ls`: sources, or elements.
 
 use std::cmp::Ordering;
+use std::io::IsTerminal;
 
 use springtide_engine::view::{ElementView, Elements, Outlook, SourceView, States, Wanted};
 use springtide_store::{Moment, Reader, Source, State};
@@ -166,14 +167,25 @@ fn list_elements(
         ("locator", Side::Long),
         ("why", Side::Long),
     ]);
-    let mut n_shown = 0;
+    let mut shown: Vec<ElementView> = Vec::new();
     let mut has_more = false;
     while !has_more && let Some(page) = next_page()? {
-        for element in page.iter().take(limit - n_shown) {
-            columns.push(cells(element, now));
-        }
-        has_more = page.len() > limit - n_shown;
-        n_shown += page.len().min(limit - n_shown);
+        let room = limit - shown.len();
+        has_more = page.len() > room;
+        shown.extend(page.into_iter().take(room));
+    }
+    let n_shown = shown.len();
+    // On a terminal there is little room, and nobody searches the lines.
+    let common = match std::io::stdout().is_terminal() {
+        true => common_part(&shown).to_owned(),
+        false => String::new(),
+    };
+    for element in &mut shown {
+        element.locator.drain(..common.len());
+        columns.push(cells(element, now));
+    }
+    if !common.is_empty() {
+        talk.say(format!("below {}", shorten(&common)));
     }
     if columns.is_empty() {
         talk.say("there are no such elements");
@@ -207,6 +219,29 @@ pub(super) fn of_name(name: StateName) -> State {
         StateName::Blocked => State::Blocked,
         StateName::Gone => State::Gone,
     }
+}
+
+/// What all addresses begin with, up to a `/`; nothing if that is not worth leaving out.
+fn common_part(elements: &[ElementView]) -> &str {
+    let [first, others @ ..] = elements else {
+        return "";
+    };
+    let mut common = match (others.is_empty(), first.locator.rfind('/')) {
+        (false, Some(end)) => &first.locator[..=end],
+        _ => return "",
+    };
+    for other in others {
+        while !other.locator.starts_with(common) {
+            let end = common[..common.len() - 1].rfind('/');
+            common = end.map_or("", |end| &common[..=end]);
+            if common.is_empty() {
+                return "";
+            }
+        }
+    }
+    // A scheme alone says nothing.
+    let is_worth_it = common.matches('/').count() > 2;
+    if is_worth_it { common } else { "" }
 }
 
 /// Puts elements in order; those without what they are sorted by come last.

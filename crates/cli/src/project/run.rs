@@ -1,15 +1,16 @@
 //! `springtide run` and `springtide poll`: what the engine does, told as it happens.
 
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use springtide_engine::settings::FirstPass;
-use springtide_engine::{Ended, Paused, Until, What, Why};
+use springtide_engine::{Ended, Handle, Paused, Until, What, Why};
 use springtide_store::{ElementId, Moment, Source, State};
 
-use super::screen::{Form, Screen};
+use super::screen::{Form, Screen, say_note};
 use super::{Project, element_named};
-use crate::args::project::{Poll, Run};
+use crate::args::project::{LogForm, Poll, Run};
 use crate::config::{Config, DEFAULT_BUDGET};
 use crate::failure::{Code, Failure, Outcome};
 use crate::json::print_json;
@@ -20,26 +21,107 @@ use crate::table::shorten_to;
 use crate::talk::{Talk, count, plural};
 
 pub(crate) fn run(args: &Run, project: &Project, talk: Talk, signals: &Signals) -> Outcome<()> {
-    let config = project.config(&args.settings, talk)?;
+    let mut config = project.config(&args.settings, talk)?;
+    let begun = Instant::now();
     let span = args.span.map(|span| span.0.as_days() * 86_400.0);
-    let until = Until {
-        // Longer than anyone waits is for good.
-        span: span.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
-        max_polls: args.max_polls,
-        what: if args.once {
-            What::DueNow
-        } else {
-            What::Everything
-        },
-    };
-    let terms = terms(&config, talk);
-    let shown = Shown {
-        form: Form::of(args.log, talk),
-        talk,
-        terms,
-    };
-    let (ended, is_read) = keep_fresh(project, config, until, signals, shown)?;
-    conclude(&ended, args.json, signals, talk.of_log(args.log), is_read)
+    // Longer than anyone waits is for good.
+    let span = span.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let mut terms = terms(&config, talk);
+    let reloaded = Reloaded::default();
+    if args.service {
+        reloaded.listen(args, project, talk, signals);
+    }
+    let mut sum: Option<Ended> = None;
+    loop {
+        let n_polls = sum.as_ref().map_or(0, |sum| sum.n_polls);
+        let until = Until {
+            span: span.map(|span| span.saturating_sub(begun.elapsed())),
+            max_polls: args.max_polls.map(|most| most.saturating_sub(n_polls)),
+            what: if args.once {
+                What::DueNow
+            } else {
+                What::Everything
+            },
+        };
+        let shown = Shown {
+            form: Form::of(args.log, talk),
+            talk,
+            terms,
+        };
+        let (mut ended, is_read) =
+            keep_fresh(project, config, until, signals, shown, Some(&reloaded))?;
+        if let Some(sum) = &sum {
+            ended.n_polls += sum.n_polls;
+            ended.n_changes += sum.n_changes;
+            ended.n_failed += sum.n_failed;
+        }
+        if let (Why::Stopped, Some(new)) = (ended.why, reloaded.take()) {
+            config = new;
+            terms = vec!["springtide.toml was read again".to_owned()];
+            sum = Some(ended);
+            continue;
+        }
+        if args.service && ended.why == Why::Stopped && signals.received() == Some(Code::Terminated)
+        {
+            // Whoever runs services stops them so, and takes any other code for a failure.
+            ended.why = Why::Done;
+            ended.failed_sources.clear();
+        }
+        return conclude(&ended, args.json, signals, talk.of_log(args.log), is_read);
+    }
+}
+
+/// A configuration that was read anew while a run goes on: whole, or not at all.
+#[derive(Clone, Default)]
+struct Reloaded {
+    shared: Arc<Mutex<Reload>>,
+}
+
+#[derive(Default)]
+struct Reload {
+    config: Option<Config>,
+    /// Stops the run that goes by the old one.
+    stop: Option<Box<dyn Fn() + Send>>,
+}
+
+impl Reloaded {
+    /// Reads the file again at every hangup. One that cannot be used changes nothing, and
+    /// is told.
+    fn listen(&self, args: &Run, project: &Project, talk: Talk, signals: &Signals) {
+        let (ours, project, flags) = (self.clone(), project.clone(), args.settings.clone());
+        let is_json = args.log == Some(LogForm::Json);
+        signals.on_hangup(move || {
+            let read = project.config(&flags, Talk::Quiet);
+            let read = read.and_then(|config| config.check_secrets().map(|()| config));
+            match read {
+                Ok(config) => {
+                    let mut state = ours.lock();
+                    state.config = Some(config);
+                    state.stop.iter().for_each(|stop| stop());
+                }
+                Err(failure) if is_json => say_note(&failure.in_a_line()),
+                Err(failure) => talk.say(format!("{failure}\nspringtide.toml was not read again")),
+            }
+        });
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Reload> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> Option<Config> {
+        self.lock().config.take()
+    }
+
+    /// The run that is to be stopped when there is another configuration.
+    fn of_run(&self, stop: impl Fn() + Send + 'static) {
+        let mut state = self.lock();
+        if state.config.is_some() {
+            // It came in between.
+            stop();
+        }
+        state.stop = Some(Box::new(stop));
+    }
 }
 
 pub(crate) fn poll(args: &Poll, project: &Project, talk: Talk, signals: &Signals) -> Outcome<()> {
@@ -72,7 +154,7 @@ pub(crate) fn poll(args: &Poll, project: &Project, talk: Talk, signals: &Signals
         talk,
         terms: Vec::new(),
     };
-    let (ended, is_read) = keep_fresh(project, config, until, signals, shown)?;
+    let (ended, is_read) = keep_fresh(project, config, until, signals, shown, None)?;
     if ended.why == Why::Budget {
         if args.json {
             print_json(&Summary::new(&ended))?;
@@ -191,13 +273,26 @@ fn keep_fresh(
     until: Until,
     signals: &Signals,
     shown: Shown,
+    reloaded: Option<&Reloaded>,
 ) -> Outcome<(Ended, bool)> {
     config.check_secrets()?;
     let settings = config.settings;
     let mut screen = Screen::new(shown.form, shown.talk, shown.terms, project, &settings);
-    let ended = live::run(&project.folder, settings, until, signals, &mut |heard| {
-        screen.show(heard);
-    });
+    let on_begun = |handle: &Handle| {
+        if let Some(reloaded) = reloaded {
+            let handle = handle.clone();
+            reloaded.of_run(move || handle.stop());
+        }
+    };
+    let mut each = |heard| screen.show(heard);
+    let ended = live::run(
+        &project.folder,
+        settings,
+        until,
+        signals,
+        &on_begun,
+        &mut each,
+    );
     let is_read = screen.close();
     match ended {
         Ok(ended) => Ok((ended, is_read)),

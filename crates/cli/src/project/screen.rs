@@ -151,7 +151,7 @@ impl Teller {
         match self {
             Self::Terminal(terminal) => terminal.foot.say(line),
             Self::Lines => say_always(line),
-            Self::Json => say_json(&JsonEvent::new("note", moment::now()).message(line)),
+            Self::Json => say_note(line),
             Self::Nobody => {}
         }
     }
@@ -831,6 +831,11 @@ impl<'a> JsonError<'a> {
             message,
         }
     }
+}
+
+/// Something to know that is no event, to a program.
+pub(super) fn say_note(line: &str) {
+    say_json(&JsonEvent::new("note", moment::now()).message(line));
 }
 
 fn say_json(event: &JsonEvent<'_>) {

@@ -13,7 +13,7 @@ use crate::failure::{Code, Failure, Outcome};
 use crate::json::print_json;
 use crate::moment::{self, brief, local, relative};
 use crate::table::{shorten_to, unwritable};
-use crate::talk::{Talk, count, plural};
+use crate::talk::{Talk, count, percent, plural};
 
 /// Sources in the table for a person.
 const WORST: usize = 10;
@@ -132,15 +132,6 @@ fn bytes(n: u64) -> String {
         ..1_000_000 => format!("{} kB", n.div_ceil(1000)),
         ..1_000_000_000 => format!("{:.1} MB", n as f64 / 1e6),
         _ => format!("{:.1} GB", n as f64 / 1e9),
-    }
-}
-
-fn percent(share: f64) -> String {
-    // Two digits more where a whole per cent would round up to all.
-    if share > 0.99 && share < 1.0 {
-        format!("{:.2}%", share * 100.0)
-    } else {
-        format!("{:.1}%", share * 100.0)
     }
 }
 

@@ -23,10 +23,9 @@ fn the_paper_s_example_comes_out() {
       elements            5; 1 that changes is never polled
       plan                optimal for freshness, fixed order
       budget              5 a day
-      predicted freshness 0.3739
+      predicted freshness 37.4%
       predicted age       without end: some elements are never polled
-      price of a poll     0.216432
-      uniform would give  freshness 0.3651, age 6.10377 hours
+      uniform would give  freshness 36.5%, age 6h 6m
     ");
 }
 

@@ -159,3 +159,128 @@ fn on_a_terminal_a_line_at_the_foot_says_how_things_stand() {
     // Lines of a log are not for people.
     assert!(!seen.contains("Z added"), "{seen}");
 }
+
+/// Whoever manages services stops them with SIGTERM and has them read their files again
+/// with SIGHUP.
+#[test]
+#[cfg(unix)]
+fn a_service_reads_its_file_again_whole_or_not_at_all_and_ends_with_success() {
+    use std::io::BufRead;
+    let (origin, place) = (origin(3), place());
+    let page = |n: usize| origin.url(&origin.site().path(n));
+    place.run(&format!("add {} --name one", page(0))).ok();
+    let mut child = place
+        .command("run --service --log json --json")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = std::io::BufReader::new(child.stderr.take().unwrap()).lines();
+    // Ends with the child, should it never come.
+    let mut wait_for = |is_it: &dyn Fn(&Value) -> bool| loop {
+        let line = told.next().unwrap().unwrap();
+        let event: Value = serde_json::from_str(&line).unwrap();
+        if is_it(&event) {
+            return event;
+        }
+    };
+    let id = child.id().to_string();
+    let send = |signal: &str| {
+        let sent = Command::new("kill").args([signal, &id]).status();
+        assert!(sent.unwrap().success());
+    };
+    wait_for(&|event| event["locator"] == page(0));
+    let file = place.read("springtide.toml");
+    std::fs::write(place.path("springtide.toml"), "[budgte]\n").unwrap();
+    send("-HUP");
+    let refused = wait_for(&|event| event["event"] == "note");
+    let refused = refused["message"].as_str().unwrap();
+    assert!(refused.contains("did you mean `budget`"), "{refused}");
+    let with_more = format!(
+        "{file}\n[source.two]\nkind = \"page\"\nurl = \"{}\"\n",
+        page(1)
+    );
+    std::fs::write(place.path("springtide.toml"), with_more).unwrap();
+    send("-HUP");
+    let note = wait_for(&|event| event["event"] == "note");
+    assert_eq!(note["message"], "springtide.toml was read again");
+    wait_for(&|event| event["locator"] == page(1));
+    send("-TERM");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(summary["n_polls"].as_u64() >= Some(2), "{summary}");
+}
+
+/// What is shown fits a terminal of 80 columns.
+#[test]
+#[cfg(unix)]
+fn tables_fit_eighty_columns() {
+    let (origin, place) = (origin(12), place());
+    let sitemap = origin.url("/sitemap.xml");
+    place.run(&format!("add {sitemap} --name docs")).ok();
+    place.run("run --once").ok();
+    place.run("poll docs").ok();
+    let is_narrow = |text: &str| {
+        for line in text.lines() {
+            let line = line.trim_start_matches("[2K").trim_end();
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    };
+    let program = place
+        .command("")
+        .get_program()
+        .to_string_lossy()
+        .into_owned();
+    for verb in ["ls", "ls --elements", "plan", "status"] {
+        let mut script = Command::new("script");
+        script.args(["-qec", &format!("{program} {verb}"), "/dev/null"]);
+        script.current_dir(place.path(".")).env("NO_COLOR", "1");
+        let Ok(output) = script.stdin(Stdio::null()).output() else {
+            eprintln!("skipped: there is no `script` to pretend to be a terminal");
+            return;
+        };
+        // Each time the line is written anew it is another.
+        let seen = String::from_utf8_lossy(&output.stdout).replace(['\r', '\u{1b}'], "\n");
+        is_narrow(&seen);
+        if verb == "ls --elements" {
+            // The common part of addresses is told once.
+            let host = origin.url("/");
+            assert_eq!(seen.matches(&host).count(), 1, "{seen}");
+        }
+        assert!(!seen.contains(" seconds"), "{seen}");
+    }
+    let demo = place.run("demo --for 5s --pages 40").ok();
+    is_narrow(&demo.stdout);
+    let lines = demo
+        .stderr
+        .lines()
+        .filter(|line| line.contains('█') || line.contains('░'));
+    let lines: Vec<&str> = lines.collect();
+    assert!(
+        lines.len() >= 2 && lines.len().is_multiple_of(2),
+        "{}",
+        demo.stderr
+    );
+    lines.iter().for_each(|line| is_narrow(line));
+}
+
+#[test]
+fn colour_is_as_it_was_asked_for() {
+    let place = place();
+    place.run("add https://a.example/ --offline --name a").ok();
+    assert!(
+        place
+            .run("ls --color always")
+            .ok()
+            .stdout
+            .contains("\u{1b}[1m")
+    );
+    assert!(!place.run("ls --color never").ok().stdout.contains('\u{1b}'));
+    assert!(!place.run("ls").ok().stdout.contains('\u{1b}'));
+    place.run("ls --color sometimes").failed(2, &["always"]);
+    let help = place.run("--help").ok().stdout;
+    for words in ["Common flags:", "--color", "completions", "man "] {
+        assert!(help.contains(words), "{help}");
+    }
+}
