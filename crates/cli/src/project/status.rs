@@ -13,7 +13,7 @@ use crate::failure::{Code, Failure, Outcome};
 use crate::json::print_json;
 use crate::moment::{self, brief, local, relative};
 use crate::table::{shorten_to, unwritable};
-use crate::talk::{Talk, count, percent, plural};
+use crate::talk::{Talk, count, percent, plural, size};
 
 /// Sources in the table for a person.
 const WORST: usize = 10;
@@ -126,15 +126,6 @@ fn check(document: &view::Status, target: Target, as_json: bool, talk: Talk) -> 
         .hint(hint))
 }
 
-/// A length that a person reads.
-fn bytes(n: u64) -> String {
-    match n {
-        ..1_000_000 => format!("{} kB", n.div_ceil(1000)),
-        ..1_000_000_000 => format!("{:.1} MB", n as f64 / 1e6),
-        _ => format!("{:.1} GB", n as f64 / 1e9),
-    }
-}
-
 fn print(document: &view::Status, config: &Config, now: Moment, talk: Talk) -> Outcome<()> {
     use std::io::Write;
     let mut lines = Vec::new();
@@ -220,8 +211,8 @@ fn print(document: &view::Status, config: &Config, now: Moment, talk: Talk) -> O
     if let Some(disk) = document.disk {
         lines.push(format!(
             "disk        {} for bodies, {} for the store",
-            bytes(disk.bodies_bytes),
-            bytes(disk.store_bytes)
+            size(disk.bodies_bytes),
+            size(disk.store_bytes)
         ));
     }
     if let Some(seconds) = document.oldest_poll_age_seconds {
