@@ -357,6 +357,7 @@ fn status_of_one_element_of_each_kind() {
         "short_per_day": null,
         "used_today": 1
       },
+      "disk": null,
       "errors": [
         {
           "example": "https://docs.example/4: no answer within 30 s",
