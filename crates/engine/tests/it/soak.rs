@@ -204,6 +204,17 @@ async fn nothing_adds_up_and_no_promise_is_broken_whatever_happens() {
     let lasted = (world.elapsed() - begun).as_secs_f64();
 
     let inner = folder.path().join(".springtide");
+    let half = memory.len() / 2;
+    let (first, second) = memory.split_at(half.max(1));
+    let most_of = |part: &[u64]| part.iter().copied().max().unwrap_or(0);
+    let (before, after) = (most_of(first), most_of(second));
+    // Before anything is found wanting: all of it is wanted to find out why.
+    tell(&format!(
+        "{n_runs} runs, {lasted:.0} s, {n_polls} polls, memory {before} kB and then {after} kB, \
+         store {} kB",
+        size_of(&inner) / 1024
+    ));
+
     let store = Sqlite::read_only(&inner).unwrap();
     let bodies = Bodies::read_only(inner.join("bodies")).unwrap();
     let problems = store.check(&mut |body| bodies.is_sound(body)).unwrap();
@@ -218,16 +229,7 @@ async fn nothing_adds_up_and_no_promise_is_broken_whatever_happens() {
     assert!((n_polls as f64) < 1.01 * most + 1.0, "{n_polls} of {most}");
     assert!((n_polls as f64) > 0.8 * most, "{n_polls} of {most}");
     // The allocator may keep some of what it had.
-    let half = memory.len() / 2;
-    let (first, second) = memory.split_at(half.max(1));
-    let most_of = |part: &[u64]| part.iter().copied().max().unwrap_or(0);
-    let (before, after) = (most_of(first), most_of(second));
     assert!(after as f64 <= 1.1 * before as f64 + 20_000.0, "{memory:?}");
-    tell(&format!(
-        "{n_runs} runs, {lasted:.0} s, {n_polls} polls, memory {before} kB and then {after} kB, \
-         store {} kB",
-        size_of(&inner) / 1024
-    ));
 }
 
 fn size_of(folder: &std::path::Path) -> u64 {
