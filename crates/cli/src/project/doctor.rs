@@ -405,7 +405,7 @@ fn report(args: &Doctor, findings: &Findings, talk: Talk) -> Outcome<()> {
         } else if findings.n_unnamed_bodies > 0 {
             let n = count(findings.n_unnamed_bodies as usize);
             talk.say(format!(
-                "{n} bodies are not needed any more; --gc removes them"
+                "{n} unreferenced files; --gc removes them"
             ));
         }
         for failing in &findings.failing {

@@ -219,7 +219,7 @@ pub(crate) fn refuse(project: &Project, path: &Path, error: register::Error) -> 
             .hint("one address a line, or CSV with a column `url`"),
         register::Error::List(error) => failure
             .cause(causes(&error))
-            .hint("nothing was taken in; correct or drop the line"),
+            .hint("nothing was imported; correct or drop the line"),
         error => project.refuse_register(error),
     }
 }

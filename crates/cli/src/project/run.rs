@@ -196,7 +196,7 @@ fn named(
                 }
                 return Err(
                     Failure::input(format!("the source {id} has no elements yet"))
-                        .hint("`springtide run` takes in its rows or pages, and polls them"),
+                        .hint("`springtide run` finds its rows or pages, and polls them"),
                 );
             }
             let kept = element_named(project, &*store, id)?;
