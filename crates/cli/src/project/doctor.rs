@@ -404,9 +404,7 @@ fn report(args: &Doctor, findings: &Findings, talk: Talk) -> Outcome<()> {
             talk.say(format!("{verb} {kb} kB of {n} bodies"));
         } else if findings.n_unnamed_bodies > 0 {
             let n = count(findings.n_unnamed_bodies as usize);
-            talk.say(format!(
-                "{n} unreferenced files; --gc removes them"
-            ));
+            talk.say(format!("{n} unreferenced files; --gc removes them"));
         }
         for failing in &findings.failing {
             let message = shorten_to(&failing.message, 200);

@@ -248,7 +248,7 @@ impl Reading<'_> {
 struct Rows {
     sources: Vec<SourceId>,
     /// Only where there are rows: those who read make no folders.
-    bodies: Option<Bodies>,
+    bodies: Option<Bodies<springtide_store::Reading>>,
 }
 
 impl Rows {

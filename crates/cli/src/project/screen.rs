@@ -11,7 +11,7 @@ use serde::Serialize;
 use springtide_engine::settings::Settings;
 use springtide_engine::view::FieldChange;
 use springtide_engine::{Event, Paused, Polled, Told, view};
-use springtide_store::{Bodies, ChangeKind, Moment, Purpose};
+use springtide_store::{Bodies, ChangeKind, Moment, Purpose, Reading};
 
 use super::Project;
 use super::log::{kind_name, with_fields};
@@ -192,7 +192,7 @@ impl Teller {
 /// Sources whose elements are rows, and where their bodies are.
 struct Rows {
     sources: BTreeSet<String>,
-    bodies: Option<Bodies>,
+    bodies: Option<Bodies<Reading>>,
 }
 
 impl Rows {

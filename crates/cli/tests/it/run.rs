@@ -126,6 +126,7 @@ fn a_run_of_what_is_due_gives_up_on_hosts_that_do_not_answer_and_says_so() {
 /// What a person sees, on a terminal that a program pretends to be.
 #[test]
 #[cfg(unix)]
+#[expect(clippy::print_stderr, reason = "a test that is left out says so")]
 fn on_a_terminal_a_line_at_the_foot_says_how_things_stand() {
     let (origin, dead) = (origin(3), dead());
     let urls: String = (0..3)
@@ -215,6 +216,7 @@ fn a_service_reads_its_file_again_whole_or_not_at_all_and_ends_with_success() {
 /// What is shown fits a terminal of 80 columns.
 #[test]
 #[cfg(unix)]
+#[expect(clippy::print_stderr, reason = "a test that is left out says so")]
 fn tables_fit_eighty_columns() {
     let (origin, place) = (origin(12), place());
     let sitemap = origin.url("/sitemap.xml");

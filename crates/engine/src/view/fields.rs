@@ -82,9 +82,9 @@ pub fn fields(before: &[u8], after: &[u8]) -> Vec<FieldChange> {
 ///
 /// # Errors
 /// If the store cannot be read.
-pub fn fields_of(
+pub fn fields_of<Access>(
     store: &dyn Reader,
-    bodies: &Bodies,
+    bodies: &Bodies<Access>,
     change: &Change,
 ) -> Result<Vec<FieldChange>, Error> {
     /// Versions that are looked through for the last one with a body.
