@@ -443,12 +443,12 @@ impl Summary {
 fn significant(number: f64) -> String {
     match number.abs() {
         0.0 => "0".to_owned(),
-        n if n >= 1e-4 && n < 1.0 => {
+        n if (1e-4..1.0).contains(&n) => {
             let digits = 2 - n.log10().floor() as i32;
             let text = format!("{number:.*}", usize::try_from(digits).unwrap_or(2));
             text.trim_end_matches('0').trim_end_matches('.').to_owned()
         }
-        n if n >= 1.0 && n < 1e12 => {
+        n if (1.0..1e12).contains(&n) => {
             let text = per_day(number);
             match text.contains('.') {
                 true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),

@@ -529,7 +529,8 @@ impl Engine {
         facts.push(Fact::Memory(of, scheduler.remember_all()));
         if let Some(pace) = self.agenda.pace() {
             let of = MemoryOf::Pace(Partition::WHOLE);
-            facts.push(Fact::Memory(of, pace.remember()));
+            let at = clock::time(self.clock.now());
+            facts.push(Fact::Memory(of, pace.remember(at)));
         }
         for (id, search) in self.agenda.searches() {
             let of = MemoryOf::Search(SourceId(id.0));

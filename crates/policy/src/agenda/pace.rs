@@ -154,10 +154,12 @@ impl Pace {
         }
     }
 
-    /// What is to be remembered of it.
-    pub fn remember(&self) -> Vec<u8> {
+    /// What is to be remembered of it: what is saved up now, or was spent ahead. Not all
+    /// that was spent since some beginning, which a clock that is then set back would say
+    /// was spent at once.
+    pub fn remember(&self, now: Time) -> Vec<u8> {
         let mut numbers = [0.0; 2 + Recent::N];
-        (numbers[0], numbers[1]) = (-self.spent, self.began);
+        (numbers[0], numbers[1]) = (self.level_at(now), shown(self.window, now));
         if let Some(recent) = &self.burst {
             numbers[2..].copy_from_slice(&recent.numbers());
         }
@@ -353,7 +355,7 @@ mod tests {
             assert_eq!(next(pace.next_at(Time::START)), f64::from(most) + 1.0);
             // A restart forgives nothing.
             let mut other = Pace::new(per_day, None, None, Time::START);
-            other.recall(&pace.remember(), Time::START);
+            other.recall(&pace.remember(Time::START), Time::START);
             assert_eq!(next(other.next_at(Time::START)), f64::from(most) + 1.0);
         }
     }
@@ -406,6 +408,24 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_is_set_back_between_two_runs_holds_up_nothing() {
+        let mut pace = Pace::new(86_400.0, None, None, Time(3.0));
+        let mut now = 3.0;
+        for _ in 0..10_000 {
+            now = pace.next_at(Time(now)).0;
+            pace.spend(1.0, Time(now));
+        }
+        let bytes = pace.remember(Time(now));
+        for back in [600.0 * SECOND, 1.0, 2.9] {
+            let now = Time(now - back);
+            let mut again = Pace::new(86_400.0, None, None, now);
+            again.recall(&bytes, now);
+            let wait = again.next_at(now).0 - now.0;
+            assert!((0.5 * SECOND..1.5 * SECOND).contains(&wait), "{wait}");
+        }
+    }
+
+    #[test]
     fn a_restart_spends_no_more_than_no_restart() {
         let burst = Burst {
             n_polls: 5,
@@ -419,7 +439,7 @@ mod tests {
             pace.spend(1.0, Time(now));
             polls.push(now);
             let mut again = Pace::new(48.0, None, Some(burst), Time(now));
-            again.recall(&pace.remember(), Time(now));
+            again.recall(&pace.remember(Time(now)), Time(now));
             pace = again;
         }
         assert!(most_within(&polls, 0.1) <= 5);
