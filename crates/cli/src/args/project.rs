@@ -595,7 +595,7 @@ pub(crate) struct Doctor {
     /// Write a copy of the store to this file first
     #[arg(long, value_name = "FILE")]
     pub(crate) back_up: Option<PathBuf>,
-    /// Forget what [retain] does not keep, and remove bodies that nothing names any more
+    /// Forget what `[retain]` does not keep, and remove bodies that nothing names any more
     #[arg(long)]
     pub(crate) gc: bool,
     /// Only say what --gc would remove
