@@ -9,7 +9,7 @@ use serde::Serialize;
 use springtide_engine::clock;
 use springtide_engine::origin::{Origin, Site, SiteSettings};
 use springtide_engine::settings::PolicyName;
-use springtide_engine::{Event, Handle, Outside, Told, Until, handle};
+use springtide_engine::{Event, Handle, Heard, Outside, Until, handle};
 use springtide_policy::Rate;
 use springtide_policy::report::share_interval;
 use springtide_store::{ChangeKind, Moment};
@@ -321,7 +321,7 @@ fn watch_both(
             running.spawn(async move {
                 let forward = tokio::spawn(async move {
                     while let Some(told) = heard.next().await {
-                        if let Told::Event(event) = told {
+                        if let Heard::Event(event) = told {
                             // Nobody listens only once everything is over.
                             let _ = sender.send((number, event));
                         }

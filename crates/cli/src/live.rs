@@ -4,7 +4,7 @@ use std::path::Path;
 
 use springtide_engine::fetch::guard::Guard;
 use springtide_engine::settings::{Settings, SourceSettings};
-use springtide_engine::{Ended, Error, Handle, Outside, RobotsFound, Told, Until, handle};
+use springtide_engine::{Ended, Error, Handle, Heard, Outside, RobotsFound, Until, handle};
 use springtide_store::SourceKind;
 
 use crate::config::address;
@@ -97,7 +97,7 @@ pub(crate) fn run(
     until: Until,
     signals: &Signals,
     on_begun: &dyn Fn(&Handle),
-    each: &mut dyn FnMut(Told),
+    each: &mut dyn FnMut(Heard),
 ) -> Outcome<Ended> {
     let (handle, controls) = handle();
     let mut events = handle.events();

@@ -82,7 +82,7 @@ pub(crate) fn solve(
     let objective = objective(args)?;
     let candidates = elements.candidates();
     let floor = frequency(args.floor.unwrap_or(0.0), "--floor")?;
-    let ask = Ask {
+    let ask = PlanTask {
         candidates: &candidates,
         caps,
         floor,
@@ -151,7 +151,7 @@ fn objective(args: &args::Plan) -> Outcome<Objective> {
 }
 
 /// What all plans of one command have in common.
-struct Ask<'a> {
+struct PlanTask<'a> {
     candidates: &'a Candidates<'a>,
     caps: &'a Caps,
     floor: Frequency,
@@ -160,7 +160,7 @@ struct Ask<'a> {
     policy: PolicyName,
 }
 
-impl Ask<'_> {
+impl PlanTask<'_> {
     /// The plan for the budget or the target.
     fn plan(&self, args: &args::Plan) -> Outcome<Plan> {
         let policy = self.rule_policy(self.policy);
@@ -311,7 +311,7 @@ struct LongRun {
 }
 
 fn summarize(
-    ask: &Ask<'_>,
+    ask: &PlanTask<'_>,
     plan: &Plan,
     achieved: &Report,
     from: Origin<'_>,
@@ -469,7 +469,7 @@ fn days(days: f64) -> String {
 }
 
 /// What other budgets would buy, for a person.
-fn print_budgets(ask: &Ask<'_>, plan: &Plan) -> Outcome<()> {
+fn print_budgets(ask: &PlanTask<'_>, plan: &Plan) -> Outcome<()> {
     let mut columns = Columns::new(&[
         ("budget/day", Side::Right),
         ("freshness in the long run", Side::Right),
@@ -499,7 +499,7 @@ const CURVE_STEPS: i32 = 8;
 
 /// What every policy would give for budgets around that of the plan.
 fn curve(
-    ask: &Ask<'_>,
+    ask: &PlanTask<'_>,
     plan: &Plan,
     from: Origin<'_>,
     args: &args::Plan,

@@ -14,7 +14,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use springtide_engine::fetch::{Ask, Client};
+use springtide_engine::fetch::{Client, HttpRequest};
 use springtide_engine::origin::{Origin, SiteSettings};
 use springtide_engine::settings::{AllowPrivate, HttpSettings};
 use springtide_policy::Rate;
@@ -100,7 +100,10 @@ fn by_client(origin: &Origin, n_connections: usize, n_requests: usize) {
                         let page = (connection + n * n_connections) % N_PAGES;
                         let url = format!("{base}/d{}/p{page}.html", page % 8);
                         let url = Url::parse(&url).unwrap();
-                        let answer = client.hop(&Ask::new(&url, 1_000_000)).await.unwrap();
+                        let answer = client
+                            .hop(&HttpRequest::new(&url, 1_000_000))
+                            .await
+                            .unwrap();
                         assert_eq!(answer.status, 200);
                     }
                 })

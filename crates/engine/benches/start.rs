@@ -17,7 +17,7 @@ use springtide_engine::settings::{
     AllowPrivate, BudgetSettings, FirstPass, HttpSettings, PolicyName, PolicySettings,
     SourceSettings,
 };
-use springtide_engine::{Event, Outside, Settings, Told, Until};
+use springtide_engine::{Event, Heard, Outside, Settings, Until};
 use springtide_policy::schedule::{Choice, Scheduler, Shadow, Terms};
 use springtide_policy::{Budget, Elements, Groups, Objective, Outcome, Present, Span, Time};
 use springtide_store::{
@@ -235,7 +235,7 @@ fn start(folder: &Path) -> (Duration, u64) {
         let mut held = 0;
         let mut took = Duration::ZERO;
         while let Some(told) = events.next().await {
-            if let Told::Event(Event::Started { .. }) = told {
+            if let Heard::Event(Event::Started { .. }) = told {
                 took = began.elapsed();
                 held = anonymous().saturating_sub(before);
                 break;

@@ -97,7 +97,7 @@ pub struct Events(Option<broadcast::Receiver<Event>>);
 
 /// What a listener hears.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Told {
+pub enum Heard {
     /// Something happened.
     Event(Event),
     /// So many events were missed by a listener that was too slow.
@@ -106,10 +106,10 @@ pub enum Told {
 
 impl Events {
     /// The next, once there is one; nothing once the engine has ended.
-    pub async fn next(&mut self) -> Option<Told> {
+    pub async fn next(&mut self) -> Option<Heard> {
         match self.0.as_mut()?.recv().await {
-            Ok(event) => Some(Told::Event(event)),
-            Err(broadcast::error::RecvError::Lagged(n)) => Some(Told::Missed(n)),
+            Ok(event) => Some(Heard::Event(event)),
+            Err(broadcast::error::RecvError::Lagged(n)) => Some(Heard::Missed(n)),
             Err(broadcast::error::RecvError::Closed) => None,
         }
     }
@@ -143,14 +143,14 @@ mod tests {
             // As the engine tells: without waiting for anyone.
             assert!(controls.events.send(event(number)).is_ok());
         }
-        assert_eq!(slow.next().await, Some(Told::Missed(10)));
-        assert_eq!(slow.next().await, Some(Told::Event(event(10))));
+        assert_eq!(slow.next().await, Some(Heard::Missed(10)));
+        assert_eq!(slow.next().await, Some(Heard::Event(event(10))));
         drop(controls);
         let mut last = None;
         while let Some(told) = other.next().await {
             last = Some(told);
         }
-        assert_eq!(last, Some(Told::Event(event(n - 1))));
+        assert_eq!(last, Some(Heard::Event(event(n - 1))));
         assert!(handle.is_over());
         assert_eq!(handle.poll(vec![ElementId(1)]).await, Err(NotRunning));
         assert_eq!(handle.events().next().await, None);

@@ -12,7 +12,7 @@ use url::Url;
 
 use crate::clock::{self, Clock};
 use crate::fetch::{
-    self, Answer, Ask, Client, FailureKind, FetchFailure, GroupPath, Overflow, RobotsRules,
+    self, Answer, Client, FailureKind, FetchFailure, GroupPath, HttpRequest, Overflow, RobotsRules,
     group_of, robots,
 };
 use crate::permits::{self, Permits};
@@ -332,9 +332,9 @@ impl Visit<'_> {
             tokio::time::sleep(clock::until(free_at, now)).await;
         }
         self.keep()?;
-        let ask = Ask {
+        let ask = HttpRequest {
             overflow,
-            ..Ask::new(url, max_body)
+            ..HttpRequest::new(url, max_body)
         };
         let hop = self.client.hop(&ask).await;
         let now = clock::time(self.clock.now());

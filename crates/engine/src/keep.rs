@@ -15,8 +15,8 @@ use crate::clock;
 use crate::detect::size_of_change;
 use crate::fetch::{self, FetchFailure, http_date};
 use crate::permits::Permit;
-use crate::poll::{Done, Found, Way};
-use crate::source::{Mention, Own, Sighting};
+use crate::poll::{Done, PollResult, Way};
+use crate::source::{Mention, OwnSighting, Sighting};
 
 /// What a request showed of one element: of the one that it was for, or of another.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +28,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) begun_at: Moment,
     pub(crate) at: Moment,
     pub(crate) status: Option<u16>,
-    pub(crate) sight: Sight<'a>,
+    pub(crate) sight: HowFound<'a>,
     /// Where it was asked for, if it was asked for by itself.
     pub(crate) url: Option<&'a Url>,
     /// Where that led, if it was.
@@ -43,7 +43,7 @@ pub(crate) struct Seen<'a> {
 
 /// How an element was found.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Sight<'a> {
+pub(crate) enum HowFound<'a> {
     /// It is as it was, says the server.
     NotModified,
     Here(&'a Sighting),
@@ -56,7 +56,7 @@ impl Done {
     /// What it showed of the element that was polled.
     pub(crate) fn seen(&self) -> Seen<'_> {
         let reading = match &self.found {
-            Ok(Found::Read(reading)) => Some(&**reading),
+            Ok(PollResult::Read(reading)) => Some(&**reading),
             _ => None,
         };
         Seen {
@@ -67,13 +67,15 @@ impl Done {
             at: self.at,
             status: self.status,
             sight: match &self.found {
-                Ok(Found::Read(reading)) => match &reading.own {
-                    Own::Here(sighting) => Sight::Here(sighting),
-                    Own::NotThere => Sight::NotThere,
-                    Own::NotModified | Own::Unsaid => Sight::NotModified,
+                Ok(PollResult::Read(reading)) => match &reading.own {
+                    OwnSighting::Here(sighting) => HowFound::Here(sighting),
+                    OwnSighting::NotThere => HowFound::NotThere,
+                    OwnSighting::NotModified | OwnSighting::Unsaid => HowFound::NotModified,
                 },
-                Ok(Found::KeptOut(permit, silence)) => Sight::KeptOut(*permit, silence.as_ref()),
-                Err(failure) => Sight::Failed(failure),
+                Ok(PollResult::KeptOut(permit, silence)) => {
+                    HowFound::KeptOut(*permit, silence.as_ref())
+                }
+                Err(failure) => HowFound::Failed(failure),
             },
             url: Some(&self.job.url),
             way: Some(&self.way),
@@ -87,14 +89,14 @@ impl Done {
 impl Seen<'_> {
     /// Whether it is there and has changed.
     pub(crate) fn has_changed(&self) -> bool {
-        matches!(self.sight, Sight::Here(sighting) if sighting.body.is_some())
+        matches!(self.sight, HowFound::Here(sighting) if sighting.body.is_some())
     }
 
     /// Whether it is there, or is said to be, as it was.
     pub(crate) fn is_as_before(&self) -> bool {
         match self.sight {
-            Sight::NotModified => true,
-            Sight::Here(sighting) => sighting.body.is_none(),
+            HowFound::NotModified => true,
+            HowFound::Here(sighting) => sighting.body.is_none(),
             _ => false,
         }
     }
@@ -106,12 +108,12 @@ pub(crate) struct Conclusion {
     pub(crate) kept: Kept,
     pub(crate) poll: Option<Poll>,
     pub(crate) change: Option<Change>,
-    pub(crate) next: Next,
+    pub(crate) next: SchedulerUpdate,
 }
 
 /// What the scheduler is to be told.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Next {
+pub(crate) enum SchedulerUpdate {
     /// A first copy: the element takes part from now on.
     Join,
     /// It was polled.
@@ -168,7 +170,7 @@ pub(crate) fn conclude(seen: &Seen<'_>, belief: Option<Gamma>, trusts_dates: boo
     kept.history.n_polls = kept.history.n_polls.saturating_add(1);
     kept.history.polled_at = Some(at);
     match seen.sight {
-        Sight::KeptOut(permit, silence) => {
+        HowFound::KeptOut(permit, silence) => {
             // Nothing was asked, so it was no poll.
             kept.history = before.history;
             kept.state = match (before.state, permit) {
@@ -183,13 +185,13 @@ pub(crate) fn conclude(seen: &Seen<'_>, belief: Option<Gamma>, trusts_dates: boo
                 poll: None,
                 change: None,
                 next: match permit {
-                    _ if before.state == State::Gone => Next::Out,
-                    Permit::Disallowed => Next::Out,
-                    _ => Next::Retry,
+                    _ if before.state == State::Gone => SchedulerUpdate::Out,
+                    Permit::Disallowed => SchedulerUpdate::Out,
+                    _ => SchedulerUpdate::Retry,
                 },
             }
         }
-        Sight::NotThere => {
+        HowFound::NotThere => {
             kept.n_failures = kept.n_failures.saturating_add(1);
             // Gone at the second poll in a row that does not find it.
             let was_missing = before
@@ -211,26 +213,32 @@ pub(crate) fn conclude(seen: &Seen<'_>, belief: Option<Gamma>, trusts_dates: boo
             });
             if !is_gone {
                 kept.state = State::Failing;
-                return conclusion(kept, PollOutcome::Failed, None, Next::Retry, None);
+                return conclusion(
+                    kept,
+                    PollOutcome::Failed,
+                    None,
+                    SchedulerUpdate::Retry,
+                    None,
+                );
             }
             kept.state = State::Gone;
             let was_here = before.copy.is_some() && before.state != State::Gone;
             let change = was_here.then(|| change(before, &kept, at, ChangeKind::Gone, None));
-            conclusion(kept, PollOutcome::Gone, change, Next::Out, None)
+            conclusion(kept, PollOutcome::Gone, change, SchedulerUpdate::Out, None)
         }
-        Sight::Failed(failure) => {
+        HowFound::Failed(failure) => {
             kept.n_failures = kept.n_failures.saturating_add(1);
             if kept.state != State::Gone {
                 kept.state = State::Failing;
             }
             kept.failure = Some(describe(failure, at));
             let next = match kept.state {
-                State::Gone => Next::Out,
-                _ => Next::Retry,
+                State::Gone => SchedulerUpdate::Out,
+                _ => SchedulerUpdate::Retry,
             };
             conclusion(kept, PollOutcome::Failed, None, next, None)
         }
-        Sight::NotModified => {
+        HowFound::NotModified => {
             answered(&mut kept, at);
             if let Some(copy) = &mut kept.copy {
                 copy.redirect = redirect_of(seen);
@@ -239,7 +247,7 @@ pub(crate) fn conclude(seen: &Seen<'_>, belief: Option<Gamma>, trusts_dates: boo
             let age_ms = age_of_fresh(&kept, trusts_dates);
             conclusion(kept, PollOutcome::Unchanged, change, next, age_ms)
         }
-        Sight::Here(here) => {
+        HowFound::Here(here) => {
             answered(&mut kept, at);
             let is_first = before.copy.is_none();
             let has_changed = here.body.is_some();
@@ -252,7 +260,13 @@ pub(crate) fn conclude(seen: &Seen<'_>, belief: Option<Gamma>, trusts_dates: boo
             if is_first {
                 kept.history.first_polled_at = Some(at);
                 let change = change(before, &kept, at, ChangeKind::Added, None);
-                return conclusion(kept, PollOutcome::First, Some(change), Next::Join, None);
+                return conclusion(
+                    kept,
+                    PollOutcome::First,
+                    Some(change),
+                    SchedulerUpdate::Join,
+                    None,
+                );
             }
             if !has_changed {
                 let (change, next) = returned(before, &kept, at, Outcome::Unchanged);
@@ -285,12 +299,17 @@ fn answered(kept: &mut Kept, at: Moment) {
 }
 
 /// An element that was gone and answers is back; any other was observed.
-fn returned(before: &Kept, kept: &Kept, at: Moment, outcome: Outcome) -> (Option<Change>, Next) {
+fn returned(
+    before: &Kept,
+    kept: &Kept,
+    at: Moment,
+    outcome: Outcome,
+) -> (Option<Change>, SchedulerUpdate) {
     if before.state == State::Gone || before.history.synced_at.is_none() {
         let change = change(before, kept, at, ChangeKind::Back, None);
-        (Some(change), Next::Join)
+        (Some(change), SchedulerUpdate::Join)
     } else {
-        (None, Next::Observed(outcome))
+        (None, SchedulerUpdate::Observed(outcome))
     }
 }
 
@@ -427,7 +446,7 @@ fn age_of_copy(before: &Kept, at: Moment, since_last: u64, belief: Gamma) -> Opt
 /// and nothing had changed.
 pub(crate) fn shows_a_false_date(seen: &Seen<'_>) -> bool {
     match (seen.sight, &seen.before.copy) {
-        (Sight::Here(here), Some(copy)) => {
+        (HowFound::Here(here), Some(copy)) => {
             here.body.is_none()
                 && here.last_modified.is_some()
                 && here.last_modified != copy.last_modified

@@ -40,10 +40,10 @@ pub mod view;
 
 pub use event::{Event, Paused, Polled};
 pub use fail_point::FAIL_POINTS;
-pub use handle::{Controls, Events, Handle, NotRunning, Told, handle};
+pub use handle::{Controls, Events, Handle, Heard, NotRunning, handle};
 pub use inspect::{Inspection, RobotsFound, inspect};
 pub use outside::Outside;
-pub use run::{Until, What, run};
+pub use run::{RunScope, Until, run};
 pub use settings::Settings;
 
 /// Why the engine cannot go on.
@@ -74,7 +74,7 @@ pub enum Error {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ended {
     /// Why it ended.
-    pub why: Why,
+    pub why: EndReason,
     /// Polls that ended.
     pub n_polls: u64,
     /// Changes that they found.
@@ -91,7 +91,7 @@ pub struct Ended {
 
 /// Why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum EndReason {
     /// It was told to.
     Stopped,
     /// Its time was up.

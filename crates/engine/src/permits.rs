@@ -27,7 +27,7 @@ pub(crate) enum Permit {
 
 /// What is known of whether an address may be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum Permission {
     /// It is known.
     Known(Permit),
     /// The robots.txt of its origin has to be fetched first.
@@ -97,30 +97,30 @@ impl<W> Permits<W> {
     }
 
     /// Whether an address may be asked by someone who may reach so far.
-    pub(crate) fn ask(&self, group: GroupId, url: &Url, reach: Reach, now: Moment) -> Word {
+    pub(crate) fn ask(&self, group: GroupId, url: &Url, reach: Reach, now: Moment) -> Permission {
         let key = (group, fetch::origin(url));
         let Some(origin) = self.origins.get(&key) else {
-            return Word::Unknown;
+            return Permission::Unknown;
         };
         if origin.is_refused(reach, now) {
             // The request is refused as well, before anyone is asked, and says why.
-            return Word::Known(Permit::Go);
+            return Permission::Known(Permit::Go);
         }
         if origin.is_asking {
-            return Word::Coming;
+            return Permission::Coming;
         }
         let Some((robots, rules)) = &origin.known else {
-            return Word::Unknown;
+            return Permission::Unknown;
         };
         let is_allowed = rules.is_allowed(url);
         if robots::is_due(robots, now) {
             // What it said before holds on for a while where it cannot be had.
             let tried = |tried: Moment| clock::millis_between(tried, now) < TRY_AGAIN;
             if !(is_allowed && origin.tried_at.is_some_and(tried)) {
-                return Word::Unknown;
+                return Permission::Unknown;
             }
         }
-        Word::Known(match robots.answer {
+        Permission::Known(match robots.answer {
             _ if is_allowed => Permit::Go,
             RobotsAnswer::Unreachable => Permit::Unreachable,
             _ => Permit::Disallowed,
@@ -377,12 +377,12 @@ mod tests {
         permits.recall(group, std::slice::from_ref(&old), Moment(998 * DAY));
         assert_eq!(
             permits.ask(group, &url("/page"), Reach::default(), now),
-            Word::Unknown
+            Permission::Unknown
         );
         assert_eq!(permits.begin(group, &url("/page")), Some(old.clone()));
         assert_eq!(
             permits.ask(group, &url("/page"), Reach::default(), now),
-            Word::Coming
+            Permission::Coming
         );
         permits.wait(group, &url("/page"), 7);
         // It could not be had: what was known before is handed back.
@@ -390,12 +390,12 @@ mod tests {
         let later = Moment(now.0 + 1000);
         assert_eq!(
             permits.ask(group, &url("/page"), Reach::default(), later),
-            Word::Known(Permit::Go)
+            Permission::Known(Permit::Go)
         );
         // Whether what it kept us from is still so has to be asked.
         assert_eq!(
             permits.ask(group, &url("/private"), Reach::default(), later),
-            Word::Unknown
+            Permission::Unknown
         );
         assert_eq!(
             permits.take_unkept().into_iter().collect::<Vec<_>>(),
@@ -418,7 +418,7 @@ mod tests {
         let newest = Url::parse("http://example.org:99/").unwrap();
         assert_eq!(
             permits.ask(group, &newest, Reach::default(), Moment(100)),
-            Word::Known(Permit::Go)
+            Permission::Known(Permit::Go)
         );
     }
 
@@ -439,7 +439,7 @@ mod tests {
         let first = GroupId::new(0).unwrap();
         assert!(permits.unkept.contains(&first));
         let word = permits.ask(first, &url("/"), Reach::default(), Moment(300));
-        assert_eq!(word, Word::Unknown);
+        assert_eq!(word, Permission::Unknown);
         // Of one host, two of the longest.
         let mut permits = Permits::<u8>::default();
         for port in 0..10 {

@@ -15,7 +15,9 @@ use url::Url;
 use crate::blocking::blocking;
 use crate::clock::{self, Clock};
 use crate::fail_point::fail_point;
-use crate::fetch::{self, Answer, Ask, Client, FailureKind, FetchFailure, Overflow, robots};
+use crate::fetch::{
+    self, Answer, Client, FailureKind, FetchFailure, HttpRequest, Overflow, robots,
+};
 use crate::permits::Permit;
 use crate::reach::{Reach, Reaches};
 use crate::search::{Prepared, SearchJob};
@@ -83,7 +85,7 @@ pub(crate) struct Done {
     pub(crate) at: Moment,
     pub(crate) status: Option<u16>,
     pub(crate) way: Way,
-    pub(crate) found: Result<Found, FetchFailure>,
+    pub(crate) found: Result<PollResult, FetchFailure>,
 }
 
 /// Where the redirects of a poll led.
@@ -99,7 +101,7 @@ pub(crate) struct Way {
 
 /// What a poll came to.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum PollResult {
     /// An answer, and what it says.
     Read(Box<Reading>),
     /// We may not ask; or nobody knows whether we may.
@@ -181,7 +183,7 @@ pub(crate) fn keep_out(
         at: now,
         status: None,
         way: Way::default(),
-        found: Ok(Found::KeptOut(permit, silence)),
+        found: Ok(PollResult::KeptOut(permit, silence)),
     }
 }
 
@@ -195,7 +197,11 @@ struct Trip {
     way: Way,
 }
 
-async fn follow(job: &Job, context: &PollContext, trip: &mut Trip) -> Result<Found, FetchFailure> {
+async fn follow(
+    job: &Job,
+    context: &PollContext,
+    trip: &mut Trip,
+) -> Result<PollResult, FetchFailure> {
     let protocol = &*job.protocol;
     let copy = job.kept.copy.as_ref();
     let is_lost = copy.is_some_and(|copy| !blocking(|| context.bodies.is_sound(copy.body)));
@@ -221,13 +227,13 @@ async fn follow(job: &Job, context: &PollContext, trip: &mut Trip) -> Result<Fou
             true => sent,
             false => sent.without_validators(),
         };
-        let ask = Ask {
+        let ask = HttpRequest {
             etag: sent.etag,
             last_modified: sent.last_modified,
             headers: sent.headers,
             body: sent.body,
             overflow: Overflow::Fail,
-            ..Ask::new(&url, context.max_body)
+            ..HttpRequest::new(&url, context.max_body)
         };
         trip.asking = Some(host);
         let hop = context.client.hop(&ask).await;
@@ -285,7 +291,7 @@ async fn follow(job: &Job, context: &PollContext, trip: &mut Trip) -> Result<Fou
                     "redirected to a host that is to be left alone for now",
                 ));
             }
-            Ok((refusal, _)) => return Ok(Found::KeptOut(refusal, None)),
+            Ok((refusal, _)) => return Ok(PollResult::KeptOut(refusal, None)),
         }
         trip.way.sent_to = is_permanent.then(|| next.clone());
         url = next;
@@ -303,7 +309,7 @@ async fn read(
     protocol: &dyn Protocol,
     context: &PollContext,
     answered: &Answered<'_>,
-) -> Result<Found, FetchFailure> {
+) -> Result<PollResult, FetchFailure> {
     let answer = answered.answer;
     let _alone = if answer.body.len() > LARGE {
         context.one_at_a_time.acquire().await.ok()
@@ -319,7 +325,7 @@ async fn read(
         fail_point("body-kept");
     }
     match reading {
-        Ok(reading) => Ok(Found::Read(Box::new(reading))),
+        Ok(reading) => Ok(PollResult::Read(Box::new(reading))),
         Err(Unread::Failed(failure)) => Err(failure),
         Err(Unread::Store(error)) => {
             context.tell(Message::Broken(error));
@@ -399,9 +405,9 @@ async fn follow_robots(
     let mut host = group;
     let mut n_redirects = 0;
     loop {
-        let ask = Ask {
+        let ask = HttpRequest {
             overflow: Overflow::Cut,
-            ..Ask::new(&at, robots::MAX_BYTES as u64)
+            ..HttpRequest::new(&at, robots::MAX_BYTES as u64)
         };
         *asking = Some(host);
         let hop = context.client.hop(&ask).await;

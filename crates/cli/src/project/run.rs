@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use springtide_engine::settings::FirstPass;
-use springtide_engine::{Ended, Handle, Paused, Until, What, Why};
+use springtide_engine::{EndReason, Ended, Handle, Paused, RunScope, Until};
 use springtide_store::{ElementId, Moment, Source, State};
 
 use super::screen::{Form, Screen, say_note};
@@ -38,9 +38,9 @@ pub(crate) fn run(args: &Run, project: &Project, talk: Talk, signals: &Signals) 
             span: span.map(|span| span.saturating_sub(begun.elapsed())),
             max_polls: args.max_polls.map(|most| most.saturating_sub(n_polls)),
             what: if args.once {
-                What::DueNow
+                RunScope::DueNow
             } else {
-                What::Everything
+                RunScope::Everything
             },
         };
         let shown = Shown {
@@ -55,16 +55,18 @@ pub(crate) fn run(args: &Run, project: &Project, talk: Talk, signals: &Signals) 
             ended.n_changes += sum.n_changes;
             ended.n_failed += sum.n_failed;
         }
-        if let (Why::Stopped, Some(new)) = (ended.why, reloaded.take()) {
+        if let (EndReason::Stopped, Some(new)) = (ended.why, reloaded.take()) {
             config = new;
             terms = vec!["springtide.toml was read again".to_owned()];
             sum = Some(ended);
             continue;
         }
-        if args.service && ended.why == Why::Stopped && signals.received() == Some(Code::Terminated)
+        if args.service
+            && ended.why == EndReason::Stopped
+            && signals.received() == Some(Code::Terminated)
         {
             // Whoever runs services stops them so, and takes any other code for a failure.
-            ended.why = Why::Done;
+            ended.why = EndReason::Done;
             ended.failed_sources.clear();
         }
         return conclude(&ended, args.json, signals, talk.of_log(args.log), is_read);
@@ -128,8 +130,8 @@ pub(crate) fn poll(args: &Poll, project: &Project, talk: Talk, signals: &Signals
     let config = project.config(&args.settings, talk)?;
     let state = args.state.map(super::ls::of_name);
     let what = match (args.ids.is_empty(), state) {
-        (true, None) => What::DueNow,
-        (false, None) => What::These(named(&args.ids, None, project, &config)?),
+        (true, None) => RunScope::DueNow,
+        (false, None) => RunScope::These(named(&args.ids, None, project, &config)?),
         (_, Some(state)) => {
             let sources = config.settings.sources.iter();
             let all = sources.map(|source| source.name.clone());
@@ -141,7 +143,7 @@ pub(crate) fn poll(args: &Poll, project: &Project, talk: Talk, signals: &Signals
             if these.is_empty() {
                 talk.say("no element is in that state");
             }
-            What::These(these)
+            RunScope::These(these)
         }
     };
     let until = Until {
@@ -155,7 +157,7 @@ pub(crate) fn poll(args: &Poll, project: &Project, talk: Talk, signals: &Signals
         terms: Vec::new(),
     };
     let (ended, is_read) = keep_fresh(project, config, until, signals, shown, None)?;
-    if ended.why == Why::Budget {
+    if ended.why == EndReason::Budget {
         if args.json {
             print_json(&Summary::new(&ended))?;
         }
@@ -332,12 +334,12 @@ impl<'a> Summary<'a> {
     fn new(ended: &'a Ended) -> Self {
         Self {
             ended: match ended.why {
-                Why::Stopped => "stopped",
-                Why::TimeUp => "time-up",
-                Why::MaxPolls => "max-polls",
-                Why::Done => "done",
-                Why::Budget => "budget",
-                Why::Paused => "hosts",
+                EndReason::Stopped => "stopped",
+                EndReason::TimeUp => "time-up",
+                EndReason::MaxPolls => "max-polls",
+                EndReason::Done => "done",
+                EndReason::Budget => "budget",
+                EndReason::Paused => "hosts",
             },
             n_polls: ended.n_polls,
             n_changes: ended.n_changes,
@@ -401,13 +403,13 @@ fn conclude(
         plural(ended.n_polls, "poll"),
         plural(ended.n_changes, "change")
     ));
-    if ended.why == Why::Budget {
+    if ended.why == EndReason::Budget {
         talk.say("more is due; the budget allows no more polls now");
     }
-    if let (Why::Stopped, Some(code)) = (ended.why, signals.received()) {
+    if let (EndReason::Stopped, Some(code)) = (ended.why, signals.received()) {
         return Err(Failure::new(code, "stopped").silent());
     }
-    if ended.why == Why::Paused {
+    if ended.why == EndReason::Paused {
         let n = plural(ended.paused.len() as u64, "host");
         let failure = Failure::new(
             Code::SomeFailed,

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use springtide_engine::settings::Settings;
 use springtide_engine::view::FieldChange;
-use springtide_engine::{Event, Paused, Polled, Told, view};
-use springtide_store::{Bodies, ChangeKind, Moment, Purpose, Reading};
+use springtide_engine::{Event, Heard, Paused, Polled, view};
+use springtide_store::{Bodies, ChangeKind, FailureKind, Moment, Purpose, Reading};
 
 use super::Project;
 use super::log::{kind_name, with_fields};
@@ -49,7 +49,7 @@ impl Form {
 /// Shows what happens on a thread of its own: a terminal that is stopped, or a pipe that
 /// nobody reads, holds up neither the engine nor its end.
 pub(super) struct Screen {
-    to_thread: SyncSender<Told>,
+    to_thread: SyncSender<Heard>,
     /// Hears of it when the thread has ended.
     ended: Receiver<()>,
     /// Events that had no room since the last that had.
@@ -98,13 +98,13 @@ impl Screen {
         }
     }
 
-    pub(super) fn show(&mut self, told: Told) {
+    pub(super) fn show(&mut self, told: Heard) {
         let n_told = match &told {
-            Told::Event(_) => 1,
-            Told::Missed(n) => *n,
+            Heard::Event(_) => 1,
+            Heard::Missed(n) => *n,
         };
         let has_room = |told| self.to_thread.try_send(told).is_ok();
-        if self.n_missed > 0 && has_room(Told::Missed(self.n_missed)) {
+        if self.n_missed > 0 && has_room(Heard::Missed(self.n_missed)) {
             self.n_missed = 0;
         }
         if self.n_missed > 0 || !has_room(told) {
@@ -121,7 +121,7 @@ impl Screen {
         } = self;
         if n_missed > 0 {
             // If there is no room for that either, nobody reads it.
-            let _ = to_thread.try_send(Told::Missed(n_missed));
+            let _ = to_thread.try_send(Heard::Missed(n_missed));
         }
         drop(to_thread);
         ended.recv_timeout(LAST_WORDS) == Err(RecvTimeoutError::Disconnected)
@@ -156,24 +156,24 @@ impl Teller {
         }
     }
 
-    fn hear(&mut self, told: Told, rows: &Rows) {
+    fn hear(&mut self, told: Heard, rows: &Rows) {
         match (self, told) {
-            (Self::Terminal(terminal), Told::Event(event)) => terminal.tell(event, rows),
-            (Self::Terminal(terminal), Told::Missed(n)) => {
+            (Self::Terminal(terminal), Heard::Event(event)) => terminal.tell(event, rows),
+            (Self::Terminal(terminal), Heard::Missed(n)) => {
                 terminal
                     .foot
                     .say(format!("… {} not shown", plural(n, "event")));
             }
-            (Self::Lines, Told::Event(event)) => log(&event, rows),
-            (Self::Lines, Told::Missed(n)) => {
+            (Self::Lines, Heard::Event(event)) => log(&event, rows),
+            (Self::Lines, Heard::Missed(n)) => {
                 say_always(format!(
                     "{} … {} not shown",
                     stamp(moment::now()),
                     plural(n, "event")
                 ));
             }
-            (Self::Json, Told::Event(event)) => say_json(&JsonEvent::of(&event, rows)),
-            (Self::Json, Told::Missed(n)) => {
+            (Self::Json, Heard::Event(event)) => say_json(&JsonEvent::of(&event, rows)),
+            (Self::Json, Heard::Missed(n)) => {
                 let mut missed = JsonEvent::new("missed", moment::now());
                 missed.n_events = Some(n);
                 say_json(&missed);
@@ -220,8 +220,11 @@ impl Rows {
 /// What came of a poll, in a word.
 fn outcome(polled: &Polled) -> &'static str {
     match (polled.change, &polled.error) {
+        (_, Some((FailureKind::Robots, _))) => "blocked",
         (_, Some(_)) => "failed",
         (Some(kind), None) => kind_name(kind),
+        // A listing, of which there is no copy to speak of.
+        (None, None) if polled.purpose == Purpose::First => "read",
         (None, None) => "unchanged",
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn lines(document: &Document, keep: &[Matcher], drop: &[Matcher]) -> 
     }
     let mut page = Page::default();
     if keep.is_empty() {
-        page.read(document.root(), &Kept::All);
+        page.read(document.root(), &Selected::All);
         let title = page.title(document);
         let zone = page.choose();
         if drop.is_empty() && page.pieces.is_empty() && page.targets.is_empty() {
@@ -48,7 +48,7 @@ pub(crate) fn lines(document: &Document, keep: &[Matcher], drop: &[Matcher]) -> 
         let selection = document.select_matcher(matcher);
         kept.extend(selection.nodes().iter().map(|node| node.id));
     }
-    page.read(document.root(), &Kept::Only(kept));
+    page.read(document.root(), &Selected::Only(kept));
     Some(page.write(String::new(), |zone| zone & KEPT != 0))
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn siblings_are_few(document: &Document) -> bool {
 }
 
 /// Which elements a user asked for.
-enum Kept {
+enum Selected {
     All,
     Only(std::collections::HashSet<NodeId>),
 }
@@ -133,7 +133,7 @@ struct Page {
 
 impl Page {
     /// Goes through a tree, each element twice: when it begins and when it ends.
-    fn read(&mut self, root: NodeRef<'_>, kept: &Kept) {
+    fn read(&mut self, root: NodeRef<'_>, kept: &Selected) {
         let tree = root.tree;
         // Zones of the elements that are open, with their names where an end needs it.
         let mut open: Vec<(NodeId, Zone, Gap)> = Vec::new();
@@ -178,17 +178,23 @@ impl Page {
         }
     }
 
-    fn takes(&self, zone: Zone, kept: &Kept) -> bool {
-        matches!(kept, Kept::All) || zone & KEPT != 0
+    fn takes(&self, zone: Zone, kept: &Selected) -> bool {
+        matches!(kept, Selected::All) || zone & KEPT != 0
     }
 
     /// What to do with an element at its beginning.
-    fn enter(&mut self, element: &Element, node: &NodeRef<'_>, zone: Zone, kept: &Kept) -> Step {
+    fn enter(
+        &mut self,
+        element: &Element,
+        node: &NodeRef<'_>,
+        zone: Zone,
+        kept: &Selected,
+    ) -> Step {
         let name: &str = &element.name.local;
         let mut zone = zone;
         let is_asked_for = match kept {
-            Kept::All => false,
-            Kept::Only(nodes) => nodes.contains(&node.id),
+            Selected::All => false,
+            Selected::Only(nodes) => nodes.contains(&node.id),
         };
         if is_asked_for {
             if zone & KEPT == 0 {
@@ -197,15 +203,15 @@ impl Page {
             zone |= KEPT;
         }
         match kept {
-            Kept::All => {
+            Selected::All => {
                 // The title is found apart, wherever it is.
                 if name == "head" || is_never_text(name) || is_hidden(element, name) {
                     return Step::Over;
                 }
                 zone |= zone_of(element, name, node, zone);
             }
-            Kept::Only(_) if is_never_text(name) && !is_asked_for => return Step::Over,
-            Kept::Only(_) => {}
+            Selected::Only(_) if is_never_text(name) && !is_asked_for => return Step::Over,
+            Selected::Only(_) => {}
         }
         let gap = gap_of(name);
         self.gap = self.gap.max(gap);

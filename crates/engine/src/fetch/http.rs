@@ -106,7 +106,7 @@ impl Timeouts {
 
 /// What to ask.
 #[derive(Debug, Clone, Copy)]
-pub struct Ask<'a> {
+pub struct HttpRequest<'a> {
     /// Where.
     pub url: &'a Url,
     /// Validators of the copy, if an answer is wanted only if it has changed.
@@ -124,7 +124,7 @@ pub struct Ask<'a> {
     pub overflow: Overflow,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> HttpRequest<'a> {
     /// Asks for whatever is there, up to so many bytes.
     pub fn new(url: &'a Url, max_body: u64) -> Self {
         Self {
@@ -241,7 +241,7 @@ impl Client {
     /// # Errors
     /// If nothing came back that can be used. That is a fact about the remote, not
     /// an error of ours.
-    pub async fn hop(&self, ask: &Ask<'_>) -> Result<Answer, FetchFailure> {
+    pub async fn hop(&self, ask: &HttpRequest<'_>) -> Result<Answer, FetchFailure> {
         self.guard.check(ask.url)?;
         let host = ask.url.host_str().unwrap_or_default();
         match timeout(self.limits.total, self.ask(ask, host)).await {
@@ -253,7 +253,7 @@ impl Client {
         }
     }
 
-    async fn ask(&self, ask: &Ask<'_>, host: &str) -> Result<Answer, FetchFailure> {
+    async fn ask(&self, ask: &HttpRequest<'_>, host: &str) -> Result<Answer, FetchFailure> {
         let method = if ask.body.is_some() {
             Method::POST
         } else {
@@ -314,7 +314,7 @@ impl Client {
     async fn read(
         &self,
         mut response: Response,
-        ask: &Ask<'_>,
+        ask: &HttpRequest<'_>,
         host: &str,
         place: &mut Option<Arc<OwnedSemaphorePermit>>,
     ) -> Result<(Bytes, bool), FetchFailure> {
@@ -410,7 +410,7 @@ fn user_agent(contact: Option<&str>) -> Result<HeaderValue, Error> {
     }
 }
 
-fn headers(ask: &Ask<'_>, agent: &HeaderValue) -> HeaderMap {
+fn headers(ask: &HttpRequest<'_>, agent: &HeaderValue) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(header::USER_AGENT, agent.clone());
     headers.insert(header::ACCEPT, HeaderValue::from_static("*/*"));
@@ -441,7 +441,7 @@ fn headers(ask: &Ask<'_>, agent: &HeaderValue) -> HeaderMap {
 }
 
 /// What is wrong with a status that nothing in the request called for.
-fn nonsense(status: u16, ask: &Ask<'_>) -> Option<&'static str> {
+fn nonsense(status: u16, ask: &HttpRequest<'_>) -> Option<&'static str> {
     match status {
         101 => Some("wants to go on in another protocol"),
         206 => Some("sent a part, and all was asked for"),
@@ -664,7 +664,7 @@ mod tests {
 
     async fn ask(client: &Client, url: &Url, path: &str) -> Result<Answer, FetchFailure> {
         let url = url.join(path).unwrap();
-        client.hop(&Ask::new(&url, 1_000_000)).await
+        client.hop(&HttpRequest::new(&url, 1_000_000)).await
     }
 
     #[tokio::test]

@@ -22,7 +22,9 @@ pub use decode::{DecodeError, Decoder};
 pub use failure::FetchFailure;
 #[cfg(test)]
 pub(crate) use http::max_age;
-pub use http::{Answer, Ask, Client, Error, MAX_RETRY_AFTER, Overflow, http_date, retry_after};
+pub use http::{
+    Answer, Client, Error, HttpRequest, MAX_RETRY_AFTER, Overflow, http_date, retry_after,
+};
 pub use locator::{GroupPath, MAX_URL, group_of, limits_of, locator, origin, resolve};
 pub use robots::RobotsRules;
 pub use springtide_store::FailureKind;

@@ -36,7 +36,7 @@ pub(super) struct Sockets {
     keeping: reqwest::Client,
     /// Closes them.
     closing: reqwest::Client,
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<OpenOrigins>>,
     tls: rustls::ClientConfig,
     connect_timeout: Duration,
 }
@@ -62,7 +62,7 @@ impl Sockets {
         tls: rustls::ClientConfig,
         connect_timeout: Duration,
         allow: AllowPrivate,
-        kept: Arc<Mutex<Kept>>,
+        kept: Arc<Mutex<OpenOrigins>>,
     ) -> Result<Self, Error> {
         let resolver = Arc::new(Resolver::new(Guard::new(allow)));
         let client = |max_idle_per_host| {
@@ -117,11 +117,11 @@ impl Sockets {
 
 /// The origins to which connections are kept open, and when each was last asked.
 #[derive(Debug, Default)]
-struct Kept {
+struct OpenOrigins {
     asked_at: HashMap<String, Instant>,
 }
 
-impl Kept {
+impl OpenOrigins {
     /// Whether a connection to this origin, which is asked now, is to be kept.
     fn keeps(&mut self, origin: String, now: Instant) -> bool {
         if self.asked_at.len() >= MAX_KEPT && !self.asked_at.contains_key(&origin) {
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn connections_are_kept_to_so_many_origins_and_to_those_asked_lately() {
-        let mut kept = Kept::default();
+        let mut kept = OpenOrigins::default();
         let start = Instant::now();
         for n in 0..MAX_KEPT {
             assert!(kept.keeps(n.to_string(), start));

@@ -13,8 +13,8 @@ use super::Engine;
 use super::conclude::SharedAnswer;
 use super::search::search_id;
 use crate::event::Event;
-use crate::keep::{Sight, kept_out};
-use crate::poll::{Done, Found, Job};
+use crate::keep::{HowFound, kept_out};
+use crate::poll::{Done, Job, PollResult};
 use crate::register::search_group;
 use crate::search::AskedPage;
 use crate::source::{PageTally, Reading};
@@ -30,11 +30,11 @@ impl Engine {
             self.agenda.search_over(&search.poll.request);
         }
         match seen.sight {
-            Sight::Here(_) | Sight::NotThere => {
+            HowFound::Here(_) | HowFound::NotThere => {
                 self.answered(source, done.job.begun_at, now.max(at));
             }
-            Sight::NotModified => {}
-            Sight::KeptOut(..) => {
+            HowFound::NotModified => {}
+            HowFound::KeptOut(..) => {
                 if let Some(decisions) = self.decisions(source) {
                     decisions.hold(id, ROBOTS_HOLD, clock::time(now));
                 }
@@ -43,18 +43,18 @@ impl Engine {
                     return Ok(());
                 }
             }
-            Sight::Failed(failure) => {
+            HowFound::Failed(failure) => {
                 let message = format!("the row {locator:?}: {}", failure.message);
                 self.refused(&done.job, failure.kind, (message, at), now);
             }
         }
         let is_asked = self.conclude_element(&seen, now)?;
         self.progress.n_polls += u64::from(is_asked);
-        let is_here = matches!(seen.sight, Sight::Here(_));
+        let is_here = matches!(seen.sight, HowFound::Here(_));
         let is_out = !is_here && self.is_gone(id)?;
         let decisions = self.agenda.search_mut(search_id(source));
         if let (Some(search), Some(decisions)) = (self.searches.get_mut(&source), decisions) {
-            if let Sight::Here(sighting) = seen.sight {
+            if let HowFound::Here(sighting) = seen.sight {
                 search.polled(decisions, (id, locator), sighting.news.as_deref(), at);
             } else if is_out {
                 decisions.out(id);
@@ -130,7 +130,7 @@ impl Engine {
             return Ok(());
         }
         let failure = match &done.found {
-            Ok(Found::Read(_)) => {
+            Ok(PollResult::Read(_)) => {
                 self.answered(source, done.job.begun_at, now.max(done.at));
                 None
             }
@@ -138,7 +138,7 @@ impl Engine {
                 let message = format!("the query {:?}: {}", page.text, failure.message);
                 Some(self.refused(&done.job, failure.kind, (message, done.at), now))
             }
-            Ok(Found::KeptOut(permit, silence)) => {
+            Ok(PollResult::KeptOut(permit, silence)) => {
                 // It was not asked. Nor is it before it may say otherwise.
                 let pause = Span::days(ROBOTS_HOLD.as_days() / 24.0)?;
                 if let Some(decisions) = self.decisions(source) {
@@ -154,12 +154,12 @@ impl Engine {
         {
             decisions.page_failed(&page.request);
         }
-        if !matches!(done.found, Ok(Found::KeptOut(..))) {
+        if !matches!(done.found, Ok(PollResult::KeptOut(..))) {
             self.progress.n_polls += 1;
             self.keep_request(&done, failure.as_ref())?;
         }
         let reading = match &done.found {
-            Ok(Found::Read(reading)) => Some(&**reading),
+            Ok(PollResult::Read(reading)) => Some(&**reading),
             _ => None,
         };
         self.told.push(Event::Asked {
@@ -179,7 +179,7 @@ impl Engine {
             status: done.status,
             purpose: Purpose::Due,
         };
-        if let Ok(Found::Read(reading)) = done.found {
+        if let Ok(PollResult::Read(reading)) = done.found {
             self.note_absent_fields(source, &reading.page, done.at);
             self.take_in_page(source, &page, *reading, answer, now)?;
         }

@@ -9,7 +9,7 @@ use url::Url;
 
 use super::{Engine, Launch, SourceState, Waiter};
 use crate::fetch::{self, FetchFailure, GroupPath, group_of, robots};
-use crate::permits::{Permit, Word};
+use crate::permits::{Permission, Permit};
 use crate::poll::{self, Done, Job, Onward, Way};
 use crate::reach::Reach;
 use crate::settings::FirstPass;
@@ -94,7 +94,7 @@ impl Engine {
         let reach = self.reach_of(kept.element.source);
         if let Some(moved_to) = address.instead.take_if(|_| {
             let word = self.permits.ask(host, &address.url, reach, now);
-            let is_kept_out = matches!(word, Word::Known(permit) if permit != Permit::Go);
+            let is_kept_out = matches!(word, Permission::Known(permit) if permit != Permit::Go);
             is_kept_out || self.agenda.gate().pause(host, at).is_some()
         }) {
             // Whether it is still sent on from its locator is not worth waiting for.
@@ -114,22 +114,22 @@ impl Engine {
             return Ok(());
         }
         match self.permits.ask(host, &address.url, reach, now) {
-            Word::Known(Permit::Go) => {
+            Permission::Known(Permit::Go) => {
                 let job = self.job(kept, address, &poll, now);
                 self.begin(job);
             }
-            Word::Known(permit) => {
+            Permission::Known(permit) => {
                 // Nothing is asked, so it costs nothing.
                 self.agenda.give_back(&poll, at);
                 let job = self.job(kept, address, &poll, now);
                 let silence = self.permits.silence(job.host, &job.url);
                 self.conclude(poll::keep_out(job, permit, silence, now), now)?;
             }
-            Word::Coming => {
+            Permission::Coming => {
                 self.agenda.give_back(&poll, at);
                 self.permits.wait(host, &address.url, Waiter::Poll(poll));
             }
-            Word::Unknown => {
+            Permission::Unknown => {
                 self.agenda.refund(&poll);
                 self.permits.wait(host, &address.url, Waiter::Poll(poll));
                 self.fetch_robots(host, reach, &address.url, at);
@@ -175,17 +175,18 @@ impl Engine {
         let group = self.host_of(&url)?;
         let at = clock::time(now);
         match self.permits.ask(group, &url, reach, now) {
-            Word::Known(Permit::Go) => {
+            Permission::Known(Permit::Go) => {
                 self.wait_for_turn(group, Waiter::Hop(group, onward), at);
             }
-            Word::Known(permit) => self
-                .launches
-                .push(Launch::Grant(onward.sender, permit, group)),
-            Word::Coming => {
+            Permission::Known(permit) => {
+                self.launches
+                    .push(Launch::Grant(onward.sender, permit, group))
+            }
+            Permission::Coming => {
                 let waiter = Waiter::Hop(group, onward);
                 self.permits.wait(group, &url, waiter);
             }
-            Word::Unknown => {
+            Permission::Unknown => {
                 let waiter = Waiter::Hop(group, onward);
                 self.permits.wait(group, &url, waiter);
                 self.permits.begin(group, &url);

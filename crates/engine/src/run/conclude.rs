@@ -12,7 +12,7 @@ use super::begin::purpose_of;
 use super::listed::{Item, Listed};
 use super::listings::not_whole;
 use crate::event::{Event, Polled};
-use crate::keep::{self, Conclusion, Next, Seen, Sight};
+use crate::keep::{self, Conclusion, HowFound, SchedulerUpdate, Seen};
 use crate::poll::Done;
 use crate::source::Sighting;
 use crate::{Error, clock, fetch};
@@ -58,7 +58,7 @@ impl Engine {
             begun_at: answer.begun_at,
             at: answer.at,
             status: answer.status,
-            sight: Sight::Here(&sighting),
+            sight: HowFound::Here(&sighting),
             url: None,
             way: None,
             mentions: &[],
@@ -93,8 +93,10 @@ impl Engine {
 
         let group = Some(kept.element.host);
         match next {
-            Next::Observed(outcome) if belief.is_some() => self.agenda.observe(id, outcome, at),
-            Next::Join | Next::Observed(_) => {
+            SchedulerUpdate::Observed(outcome) if belief.is_some() => {
+                self.agenda.observe(id, outcome, at)
+            }
+            SchedulerUpdate::Join | SchedulerUpdate::Observed(_) => {
                 let totals = self.ledger.source(source).map(|source| source.totals);
                 let n_elements = totals.map_or(0, |totals| totals.n_elements);
                 let Element {
@@ -110,12 +112,14 @@ impl Engine {
                     false => self.agenda.join(id, element, at, &mut self.rng),
                 }
             }
-            Next::Retry if self.searches.contains_key(&source) => self.hold_row(&kept, at),
-            Next::Retry => {
+            SchedulerUpdate::Retry if self.searches.contains_key(&source) => {
+                self.hold_row(&kept, at)
+            }
+            SchedulerUpdate::Retry => {
                 let n_failures = u32::from(kept.n_failures);
                 self.agenda.retry(id, group, n_failures, at, &mut self.rng);
             }
-            Next::Out => {
+            SchedulerUpdate::Out => {
                 let wait = match kept.state {
                     State::Blocked => ROBOTS_HOLD,
                     _ => self.longest_out(source, self.time_out()),
@@ -146,7 +150,7 @@ impl Engine {
             seconds: clock::millis_between(seen.begun_at, seen.at) as f64 / 1000.0,
             status: seen.status,
             n_bytes: match seen.sight {
-                Sight::Here(sighting) => Some(sighting.n_bytes),
+                HowFound::Here(sighting) => Some(sighting.n_bytes),
                 _ => None,
             },
             purpose: seen.purpose,

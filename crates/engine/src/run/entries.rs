@@ -8,7 +8,7 @@ use springtide_store::{Element, ElementId, Fact, Kept, Moment, Purpose, Role};
 use super::Engine;
 use super::conclude::SharedAnswer;
 use crate::event::Event;
-use crate::poll::{Done, Found};
+use crate::poll::{Done, PollResult};
 use crate::register::feed_group;
 use crate::source::Sighting;
 use crate::source::feed::LONGEST_PAUSE;
@@ -17,7 +17,7 @@ use crate::{Error, clock};
 impl Engine {
     /// Takes in what a feed shows of its entries, each a poll of its own.
     pub(super) fn take_in_entries(&mut self, done: Done, now: Moment) -> Result<(), Error> {
-        let Ok(Found::Read(reading)) = done.found else {
+        let Ok(PollResult::Read(reading)) = done.found else {
             return Ok(());
         };
         let source = done.job.kept.element.source;

@@ -51,7 +51,7 @@ use crate::source::Protocol;
 use crate::source::feed::Feed;
 use crate::source::listing::Listing;
 use crate::source::web::Web;
-use crate::{Ended, Error, Outside, Why, clock};
+use crate::{EndReason, Ended, Error, Outside, clock};
 use entries::Pauses;
 use listed::Item;
 use listings::FreeListings;
@@ -65,12 +65,12 @@ pub struct Until {
     /// For how many polls.
     pub max_polls: Option<u64>,
     /// What to poll.
-    pub what: What,
+    pub what: RunScope,
 }
 
 /// What to poll.
 #[derive(Debug, Clone, Default)]
-pub enum What {
+pub enum RunScope {
     /// Whatever the policy says, for good.
     #[default]
     Everything,
@@ -170,7 +170,7 @@ struct Progress {
     /// Robots.txt that are being fetched.
     n_robots: usize,
     is_first_pass_over: bool,
-    why_over: Option<Why>,
+    why_over: Option<EndReason>,
 }
 
 /// Someone who waits: for a turn at a host, or to hear what its robots.txt says.
@@ -271,14 +271,14 @@ impl Engine {
         loop {
             let now = self.clock.now();
             if *stop.borrow() {
-                self.progress.why_over.get_or_insert(Why::Stopped);
+                self.progress.why_over.get_or_insert(EndReason::Stopped);
             }
             if self
                 .progress
                 .deadline
                 .is_some_and(|deadline| Instant::now() >= deadline)
             {
-                self.progress.why_over.get_or_insert(Why::TimeUp);
+                self.progress.why_over.get_or_insert(EndReason::TimeUp);
             }
             if self.progress.why_over.is_some() {
                 break;
@@ -388,10 +388,10 @@ impl Engine {
             .ledger
             .sources()
             .filter(|source| source.error.is_some());
-        let why = self.progress.why_over.unwrap_or(Why::Done);
+        let why = self.progress.why_over.unwrap_or(EndReason::Done);
         let purpose = match self.until.what {
-            What::These(_) => Purpose::Asked,
-            What::Everything | What::DueNow => Purpose::Due,
+            RunScope::These(_) => Purpose::Asked,
+            RunScope::Everything | RunScope::DueNow => Purpose::Due,
         };
         let at = clock::time(self.clock.now());
         let paused = self.paused(self.troubles.keys().copied().collect(), at)?;
@@ -403,7 +403,7 @@ impl Engine {
             n_changes: self.progress.n_changes,
             n_failed: self.progress.n_failed,
             failed_sources: failed.map(|source| source.name.clone()).collect(),
-            resumes_at: resumes_at.filter(|_| why == Why::Budget),
+            resumes_at: resumes_at.filter(|_| why == EndReason::Budget),
         })
     }
 
@@ -452,7 +452,7 @@ impl Engine {
         let (at, is_idle) = (clock::time(now), self.is_idle());
         let is_reached = |n: u64| self.until.max_polls.is_some_and(|most| n >= most);
         if is_reached(self.progress.n_polls) || is_idle && is_reached(self.progress.n_begun) {
-            self.progress.why_over = Some(Why::MaxPolls);
+            self.progress.why_over = Some(EndReason::MaxPolls);
         }
         let has_new = self.agenda.n_new() > 0 || self.agenda.has_new_rows(at);
         if !self.progress.is_first_pass_over && !has_new && is_idle {
@@ -474,8 +474,8 @@ impl Engine {
         }
         let soon = at + clock::span(WORTH_WAITING);
         match &self.until.what {
-            What::Everything => {}
-            What::DueNow => {
+            RunScope::Everything => {}
+            RunScope::DueNow => {
                 let is_first_pass_left =
                     self.agenda.n_new() > 0 || self.agenda.has_due_rows(soon, at);
                 let is_due = is_first_pass_left
@@ -484,21 +484,25 @@ impl Engine {
                         .has_due(clock::time(self.progress.started_at), at);
                 if !is_due {
                     let has_failed = self.has_failing_hosts(at);
-                    let why = if has_failed { Why::Paused } else { Why::Done };
+                    let why = if has_failed {
+                        EndReason::Paused
+                    } else {
+                        EndReason::Done
+                    };
                     self.progress.why_over = Some(why);
                 } else if !(is_first_pass_left && self.is_first_pass_free())
                     && self.agenda.spends_at(Purpose::Due, at) > soon
                 {
-                    self.progress.why_over = Some(Why::Budget);
+                    self.progress.why_over = Some(EndReason::Budget);
                 } else if !self.agenda.has_due_rows(soon, at) && self.waits_in_vain(at) {
-                    self.progress.why_over = Some(Why::Paused);
+                    self.progress.why_over = Some(EndReason::Paused);
                 }
             }
-            What::These(_) => {
+            RunScope::These(_) => {
                 if self.agenda.asked().next().is_none() {
-                    self.progress.why_over = Some(Why::Done);
+                    self.progress.why_over = Some(EndReason::Done);
                 } else if self.agenda.spends_at(Purpose::Asked, at) > soon {
-                    self.progress.why_over = Some(Why::Budget);
+                    self.progress.why_over = Some(EndReason::Budget);
                 } else if let Err(why) = self.is_worth_waiting(soon, at) {
                     self.progress.why_over = Some(why);
                 }
@@ -590,7 +594,7 @@ impl Engine {
     /// How long there is nothing to do, unless someone says something.
     fn wait_for(&mut self, now: Moment) -> Duration {
         let shortest = match self.until.what {
-            What::Everything => SHORTEST_WAIT,
+            RunScope::Everything => SHORTEST_WAIT,
             // Whoever is not due is not waited for.
             _ => 10 * SHORTEST_WAIT,
         };

@@ -22,7 +22,7 @@ use super::conclude::member;
 use super::entries::Pauses;
 use super::listings::FreeListings;
 use super::upkeep::Upkeep;
-use super::{Engine, Progress, Protocols, SourceState, Until, What};
+use super::{Engine, Progress, Protocols, RunScope, SourceState, Until};
 use crate::event::Event;
 use crate::fetch::{Client, limits_of};
 use crate::ledger::Ledger;
@@ -82,9 +82,9 @@ impl Engine {
         let ledger = Ledger::new(Box::new(store), kept_sources)?;
         let mut agenda = agenda_of(&settings, &ledger, at, &mut rng)?;
         agenda.set_scope(match &until.what {
-            What::Everything => Scope::Everything,
-            What::DueNow => Scope::DueBy(at),
-            What::These(_) => Scope::Asked,
+            RunScope::Everything => Scope::Everything,
+            RunScope::DueNow => Scope::DueBy(at),
+            RunScope::These(_) => Scope::Asked,
         });
         // Limits hold from the first request on, whoever it is for.
         for group in ledger.store().groups()? {
@@ -148,7 +148,7 @@ impl Engine {
         engine.open_searches(at)?;
         engine.progress.is_first_pass_over = engine.n_new() == 0;
         engine.expect();
-        if let What::These(ids) = &engine.until.what {
+        if let RunScope::These(ids) = &engine.until.what {
             engine.ask_for(ids.clone())?;
         }
         let (n_new, seconds) = (engine.n_new(), begun.elapsed().as_secs_f64());

@@ -16,13 +16,13 @@ use url::Url;
 use super::begin::{Address, fail};
 use super::{Engine, SourceState, Waiter};
 use crate::keep::describe;
-use crate::permits::{Permit, Word};
+use crate::permits::{Permission, Permit};
 use crate::poll::{self, Job, Message};
 use crate::search::rows::FileRows;
-use crate::search::{self, AskedPage, Known, Preparation, Search, SearchJob, form};
+use crate::search::{self, AskedPage, HeldRow, Preparation, Search, SearchJob, form};
 use crate::settings::Difference;
 use crate::source::search::{ResultPage, RowById};
-use crate::{Error, Why, clock};
+use crate::{EndReason, Error, clock};
 
 /// Rows that are read from the store at a time.
 const BATCH: usize = 4096;
@@ -75,7 +75,7 @@ impl Engine {
     }
 
     /// The search box of a source, and its rows.
-    fn known_rows(&self, source: SourceId) -> Result<(Option<ElementId>, Vec<Known>), Error> {
+    fn known_rows(&self, source: SourceId) -> Result<(Option<ElementId>, Vec<HeldRow>), Error> {
         let added_at = self.ledger.source(source).map(|source| source.added_at);
         let (mut search_box, mut known) = (None, Vec::new());
         let mut from = Some(ElementId(0));
@@ -96,7 +96,7 @@ impl Engine {
 
     /// Adds the latest versions of rows, from whose differences is learned how far they
     /// move.
-    fn add_versions(&self, source: SourceId, known: &mut [Known]) -> Result<(), Error> {
+    fn add_versions(&self, source: SourceId, known: &mut [HeldRow]) -> Result<(), Error> {
         let of_source = ChangeFilter {
             source: Some(source),
             ..ChangeFilter::default()
@@ -180,27 +180,27 @@ impl Engine {
         let host = self.host_of(&job.url)?;
         let reach = self.reach_of(source);
         match self.permits.ask(host, &job.url, reach, now) {
-            Word::Known(Permit::Go) if host == poll.group => {
+            Permission::Known(Permit::Go) if host == poll.group => {
                 self.leave_for_search(&job, at);
                 self.begin(job);
             }
-            Word::Known(Permit::Go) => {
+            Permission::Known(Permit::Go) => {
                 // Rows by id are elsewhere, where turns are given too.
                 job.host = host;
                 self.agenda.gate_mut().give_back(poll.group, at);
                 self.wait_for_turn(host, Waiter::Search(Box::new(job)), at);
             }
-            Word::Known(permit) => {
+            Permission::Known(permit) => {
                 self.agenda.give_back_search(&poll, at);
                 let silence = self.permits.silence(job.host, &job.url);
                 self.conclude(poll::keep_out(job, permit, silence, now), now)?;
             }
-            Word::Coming => self.agenda.give_back_search(&poll, at),
-            Word::Unknown if host == poll.group => {
+            Permission::Coming => self.agenda.give_back_search(&poll, at),
+            Permission::Unknown if host == poll.group => {
                 self.agenda.refund_search(&poll);
                 self.fetch_robots(host, reach, &job.url, at);
             }
-            Word::Unknown => {
+            Permission::Unknown => {
                 self.agenda.give_back_search(&poll, at);
                 self.permits.begin(host, &job.url);
                 self.agenda.gate_mut().hold(host, at);
@@ -348,8 +348,8 @@ impl Engine {
 
     /// Whether some of those that were asked for may be asked by then; and if not, whether
     /// that is since their source or its host is left alone.
-    pub(super) fn is_worth_waiting(&self, by: Time, at: Time) -> Result<(), Why> {
-        let mut blocked = Why::Budget;
+    pub(super) fn is_worth_waiting(&self, by: Time, at: Time) -> Result<(), EndReason> {
+        let mut blocked = EndReason::Budget;
         for id in self.agenda.asked() {
             let Some(search) = self.agenda.search_of(id) else {
                 return Ok(());
@@ -361,7 +361,7 @@ impl Engine {
                 return Ok(());
             };
             if decisions.paused_until(at) > by || self.agenda.gate().paused_until(group) > by {
-                blocked = Why::Done;
+                blocked = EndReason::Done;
             } else if decisions.allowed_at(at) <= by {
                 // Queries that are being made are there before long.
                 return Ok(());
@@ -397,9 +397,9 @@ fn of_box(id: ElementId, poll: &SearchPoll) -> Poll {
     }
 }
 
-fn row_of(kept: Kept, added_at: Moment) -> Known {
+fn row_of(kept: Kept, added_at: Moment) -> HeldRow {
     let history = &kept.history;
-    Known {
+    HeldRow {
         element: kept.element.id,
         weight: f64::from(kept.element.weight),
         synced_at: history.synced_at.filter(|_| kept.copy.is_some()),

@@ -69,7 +69,7 @@ pub(crate) struct AskedPage {
 
 /// What a row says that we did not know.
 #[derive(Debug)]
-pub(crate) struct News {
+pub(crate) struct RowNews {
     digest: [u8; 32],
     value: Option<String>,
     /// How far that is from what we held.
@@ -116,12 +116,12 @@ impl Form {
         Ok(Some(sighting))
     }
 
-    fn news(&self, row: &Answered, digest: [u8; 32], held: &Held) -> News {
+    fn news(&self, row: &Answered, digest: [u8; 32], held: &Held) -> RowNews {
         let cell_of = |name: &str| row.fields.get(name).map(cell);
         let staleness = self.search.staleness.as_ref();
         let value = staleness.and_then(|staleness| cell_of(&staleness.field));
         let difference = self.difference(held.value.as_deref(), value.as_deref());
-        News {
+        RowNews {
             digest,
             value,
             difference,
@@ -197,7 +197,7 @@ impl Form {
 
 /// What is known of a row before anything is asked.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct HeldRow {
     pub(crate) element: ElementId,
     pub(crate) id: String,
     pub(crate) weight: f64,
@@ -247,7 +247,7 @@ impl Search {
         source: SourceSettings,
         search: SearchSettings,
         search_box: ElementId,
-        known: Vec<Known>,
+        known: Vec<HeldRow>,
         file: &FileRows,
         usual: Objective,
     ) -> (Self, SearchSource, Preparation) {
@@ -337,7 +337,7 @@ impl Search {
     ) {
         decisions.set_queries(prepared.generation, prepared.live, remembered);
         let mut held = self.form.held_mut();
-        let by_digest: HashMap<[u8; 32], &News> = prepared
+        let by_digest: HashMap<[u8; 32], &RowNews> = prepared
             .told
             .iter()
             .flatten()
@@ -373,7 +373,7 @@ impl Search {
         &mut self,
         decisions: &mut SearchSource,
         (element, id): (ElementId, &str),
-        news: Option<&News>,
+        news: Option<&RowNews>,
         at: Moment,
     ) {
         let Some(number) = decisions.number(element) else {

@@ -9,7 +9,7 @@ use springtide_policy::query::{Live, RowsBuilder, StopWords, TermId, terms_in};
 use springtide_store::{Bodies, BodyId};
 
 use super::answer::Row as Answered;
-use super::{Form, Held, News, set_cells};
+use super::{Form, Held, RowNews, set_cells};
 
 /// Terms of a row, and in a query.
 const MOST_TERMS_OF_A_ROW: usize = 64;
@@ -23,7 +23,7 @@ pub(crate) struct Prepared {
     pub(super) generation: u32,
     pub(super) live: Live,
     /// What copies say, by row, the first time.
-    pub(super) told: Vec<Option<News>>,
+    pub(super) told: Vec<Option<RowNews>>,
     /// How far versions were apart, by row, the first time.
     pub(super) differences: Vec<Differences>,
 }
@@ -49,7 +49,7 @@ pub(super) struct KeptOf {
 impl Preparation {
     /// Reads copies, as far as they have to be read, and makes up queries.
     pub(crate) fn prepare(mut self, bodies: &Bodies) -> Result<Prepared, springtide_policy::Error> {
-        let mut told: Vec<Option<News>> = Vec::with_capacity(self.kept.len());
+        let mut told: Vec<Option<RowNews>> = Vec::with_capacity(self.kept.len());
         let mut differences = Vec::with_capacity(self.kept.len());
         for (kept, cells) in self.kept.iter().zip(&mut self.cells) {
             let news = kept
@@ -98,7 +98,7 @@ impl Preparation {
 
 impl Form {
     /// What a copy says.
-    fn read(&self, digest: [u8; 32], body: BodyId, bodies: &Bodies) -> Option<News> {
+    fn read(&self, digest: [u8; 32], body: BodyId, bodies: &Bodies) -> Option<RowNews> {
         let body = bodies.get(body).ok()?;
         let fields = serde_json::from_slice::<serde_json::Value>(&body).ok()?;
         let serde_json::Value::Object(fields) = fields else {
@@ -132,7 +132,7 @@ mod tests {
     use springtide_store::{ElementId, Moment, SourceKind};
 
     use super::super::rows::FileRows;
-    use super::super::{Known, Search};
+    use super::super::{HeldRow, Search};
     use super::*;
     use crate::settings::{
         AnswerShape, Difference, Headers, RowWeight, SearchSettings, SourceSettings, Staleness,
@@ -189,7 +189,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let bodies = Bodies::open(folder.path()).unwrap();
         let put = |price: &str| bodies.put(format!(r#"{{"price":{price}}}"#).as_bytes());
-        let row = |id: u32, prices: &[&str]| Known {
+        let row = |id: u32, prices: &[&str]| HeldRow {
             element: ElementId(id),
             id: id.to_string(),
             weight: 1.0,

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use springtide_store::{Moment, Role};
 use url::Url;
 
-use super::{Answered, Mention, MentionKind, Own, Protocol, Reading, Sighting, Unread};
+use super::{Answered, Mention, MentionKind, OwnSighting, Protocol, Reading, Sighting, Unread};
 use crate::detect::{Lens, decode};
 use crate::settings::FeedEntries;
 
@@ -58,7 +58,7 @@ impl Protocol for Feed {
             parse(&body, copy.content_type.as_deref()).ok()
         });
         let (own, feed, has_changed) = match super::status_alone(answered)? {
-            Some(own @ Own::NotModified) => (own, before.as_ref(), false),
+            Some(own @ OwnSighting::NotModified) => (own, before.as_ref(), false),
             Some(own) => return Ok(own.into()),
             None => {
                 let feed =
@@ -68,7 +68,7 @@ impl Protocol for Feed {
                 let digest = self.digest(&feed);
                 let has_changed = answered.is_lost || copy.is_none_or(|copy| copy.digest != digest);
                 let sighting = Sighting::of_answer(answered, digest, has_changed)?;
-                let own = Own::Here(Box::new(sighting));
+                let own = OwnSighting::Here(Box::new(sighting));
                 return self.reading(own, &feed, before.as_ref(), has_changed, answered);
             }
         };
@@ -97,7 +97,7 @@ impl Feed {
 
     fn reading(
         &self,
-        own: Own,
+        own: OwnSighting,
         feed: &ParsedFeed,
         before: Option<&ParsedFeed>,
         has_changed: bool,

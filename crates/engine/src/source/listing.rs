@@ -6,7 +6,7 @@ use springtide_store::{Moment, Role};
 use url::Url;
 
 use super::sitemap::{Hosts, Listing as Listed, ListingLimits, ListingProblem, parse_sitemap};
-use super::{Answered, Mention, MentionKind, Own, Protocol, Reading, Sighting, Unread};
+use super::{Answered, Mention, MentionKind, OwnSighting, Protocol, Reading, Sighting, Unread};
 
 /// How many indexes a listing may be in.
 const DEEPEST: u16 = 3;
@@ -32,7 +32,7 @@ impl Protocol for Listing {
         let copy = answered.kept.copy.as_ref();
         if !answered.is_lost && copy.is_some_and(|copy| copy.digest == digest) {
             let sighting = Sighting::of_answer(answered, digest, false)?;
-            return Ok(Own::Here(Box::new(sighting)).into());
+            return Ok(OwnSighting::Here(Box::new(sighting)).into());
         }
         let is_named_by_user = answered.kept.element.depth == 0;
         let limits = ListingLimits {
@@ -55,7 +55,7 @@ impl Protocol for Listing {
             }
         }
         Ok(Reading {
-            own: Own::Here(Box::new(Sighting::of_answer(answered, digest, true)?)),
+            own: OwnSighting::Here(Box::new(Sighting::of_answer(answered, digest, true)?)),
             mentions,
             problem,
             ..Reading::default()

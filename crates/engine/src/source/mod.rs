@@ -20,7 +20,7 @@ use url::Url;
 
 use crate::clock;
 use crate::fetch::{self, Answer, FailureKind, FetchFailure};
-use crate::search::News;
+use crate::search::RowNews;
 
 /// How a kind of source is asked, and what its answers say.
 ///
@@ -118,14 +118,14 @@ pub(crate) struct Answered<'a> {
 
 /// What an answer says of the element that was polled if its status says it all, for
 /// elements that have a copy of their own; nothing if there is a body to read.
-fn status_alone(answered: &Answered<'_>) -> Result<Option<Own>, Unread> {
+fn status_alone(answered: &Answered<'_>) -> Result<Option<OwnSighting>, Unread> {
     match answered.answer.status {
         200 | 203 => Ok(None),
-        304 if answered.has_validators => Ok(Some(Own::NotModified)),
+        304 if answered.has_validators => Ok(Some(OwnSighting::NotModified)),
         304 => Err(Unread::answer(
             "the server says that nothing has changed since a copy that we did not name",
         )),
-        404 | 410 => Ok(Some(Own::NotThere)),
+        404 | 410 => Ok(Some(OwnSighting::NotThere)),
         status => Err(Unread::Failed(FetchFailure::new(
             FailureKind::Status,
             format!("the server answered with status {status}"),
@@ -137,7 +137,7 @@ fn status_alone(answered: &Answered<'_>) -> Result<Option<Own>, Unread> {
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     /// Of the element that was polled.
-    pub(crate) own: Own,
+    pub(crate) own: OwnSighting,
     /// Of other elements, by their locators.
     pub(crate) others: Vec<(String, Sighting)>,
     /// Elements that it names, besides.
@@ -150,8 +150,8 @@ pub(crate) struct Reading {
     pub(crate) page: PageTally,
 }
 
-impl From<Own> for Reading {
-    fn from(own: Own) -> Self {
+impl From<OwnSighting> for Reading {
+    fn from(own: OwnSighting) -> Self {
         Self {
             own,
             ..Self::default()
@@ -161,7 +161,7 @@ impl From<Own> for Reading {
 
 /// What an answer says of the element that was polled.
 #[derive(Debug, Default)]
-pub(crate) enum Own {
+pub(crate) enum OwnSighting {
     /// Nothing: it has no copy of its own, and is polled for what it says of others.
     #[default]
     Unsaid,
@@ -187,7 +187,7 @@ pub(crate) struct Sighting {
     /// It has changed, but not in what its staleness goes by.
     pub(crate) is_minor: bool,
     /// What the fields of a row say, if that is not what we hold.
-    pub(crate) news: Option<Box<News>>,
+    pub(crate) news: Option<Box<RowNews>>,
 }
 
 impl Sighting {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use springtide_store::{Kept, Purpose};
 
-use super::{Answered, Own, PageTally, Protocol, Reading, Sent, Sighting, Unread};
+use super::{Answered, OwnSighting, PageTally, Protocol, Reading, Sent, Sighting, Unread};
 use crate::fetch::{Answer, FailureKind, FetchFailure};
 use crate::search::{Form, answer};
 
@@ -91,18 +91,18 @@ impl Protocol for RowById {
         let answer = answered.answer;
         match answer.status {
             200 | 203 => {}
-            404 | 410 => return Ok(Own::NotThere.into()),
+            404 | 410 => return Ok(OwnSighting::NotThere.into()),
             _ => return Err(Unread::Failed(refusal(answer))),
         }
         let shape = &self.form.search.answer;
         let id = &answered.kept.element.locator;
         let Some(row) = answer::item(shape, id, &answer.body)? else {
-            return Ok(Own::NotThere.into());
+            return Ok(OwnSighting::NotThere.into());
         };
         let sighting: Option<Sighting> = self.form.find(&row, answered.bodies)?;
         let not_ours = || Unread::answer("the answer cannot be used: the row is not ours");
         let sighting = sighting.ok_or_else(not_ours)?;
-        Ok(Own::Here(Box::new(sighting)).into())
+        Ok(OwnSighting::Here(Box::new(sighting)).into())
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use springtide_store::Role;
 
 use super::links::links;
-use super::{Answered, Mention, MentionKind, Own, Protocol, Reading, Sighting, Unread};
+use super::{Answered, Mention, MentionKind, OwnSighting, Protocol, Reading, Sighting, Unread};
 use crate::detect::Lens;
 
 /// A page.
@@ -47,7 +47,7 @@ impl Protocol for Web {
             ..Sighting::of_answer(answered, look.digest, has_changed)?
         };
         Ok(Reading {
-            own: Own::Here(Box::new(sighting)),
+            own: OwnSighting::Here(Box::new(sighting)),
             mentions,
             ..Reading::default()
         })

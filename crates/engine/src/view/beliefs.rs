@@ -25,7 +25,7 @@ pub(super) struct Beliefs {
     now: Moment,
     /// What is remembered of all elements together.
     all: Option<Vec<u8>>,
-    groups: HashMap<GroupId, Place>,
+    groups: HashMap<GroupId, GroupMemory>,
     /// What is usual among the elements of a group that go by a node so deep.
     usual: HashMap<(GroupId, usize), Option<UsualOf>>,
     /// The sources that elements are polled of.
@@ -37,7 +37,7 @@ pub(super) struct Beliefs {
 type UsualOf = (Usual, Option<GroupId>);
 
 /// A group, and what is remembered of it.
-struct Place {
+struct GroupMemory {
     parent: Option<GroupId>,
     name: String,
     memory: Option<Vec<u8>>,
@@ -45,7 +45,7 @@ struct Place {
 
 /// What is kept of an element that its belief is read from.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seen<'a> {
+pub(super) struct BeliefInput<'a> {
     pub(super) source: SourceId,
     pub(super) group: GroupId,
     pub(super) role: Role,
@@ -53,7 +53,7 @@ pub(super) struct Seen<'a> {
     pub(super) history: &'a History,
 }
 
-impl<'a> From<&'a Brief> for Seen<'a> {
+impl<'a> From<&'a Brief> for BeliefInput<'a> {
     fn from(brief: &'a Brief) -> Self {
         Self {
             source: brief.source,
@@ -65,7 +65,7 @@ impl<'a> From<&'a Brief> for Seen<'a> {
     }
 }
 
-impl<'a> From<&'a Kept> for Seen<'a> {
+impl<'a> From<&'a Kept> for BeliefInput<'a> {
     fn from(kept: &'a Kept) -> Self {
         Self {
             source: kept.element.source,
@@ -135,7 +135,7 @@ impl Beliefs {
             }
             wanted = found.iter().filter_map(|group| group.parent).collect();
             for group in found {
-                let place = Place {
+                let place = GroupMemory {
                     parent: group.parent,
                     name: group.name,
                     memory: memories.remove(&group.id),
@@ -162,7 +162,7 @@ impl Beliefs {
 
     /// What is believed of an element, if it is in the schedule and has a copy. Its
     /// group has been [prepared](Self::prepare).
-    pub(super) fn of(&mut self, seen: Seen<'_>) -> Option<Held> {
+    pub(super) fn of(&mut self, seen: BeliefInput<'_>) -> Option<Held> {
         if !matches!(seen.state, State::Ok | State::Failing) || !self.is_wanted(seen.source) {
             return None;
         }
@@ -203,9 +203,9 @@ impl Beliefs {
     }
 
     /// A group and those around it, outermost last.
-    fn around(&self, group: GroupId) -> impl Iterator<Item = (GroupId, &Place)> {
+    fn around(&self, group: GroupId) -> impl Iterator<Item = (GroupId, &GroupMemory)> {
         let find = |id: GroupId| self.groups.get(&id).map(|place| (id, place));
-        let outer = move |(_, place): &(GroupId, &Place)| place.parent.and_then(find);
+        let outer = move |(_, place): &(GroupId, &GroupMemory)| place.parent.and_then(find);
         std::iter::successors(find(group), outer).take(DEEPEST)
     }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use springtide_policy::Gamma;
 use springtide_store::{ElementId, Error, Kept, Moment, Reader, Role, Source, SourceId, State};
 
-use super::beliefs::Seen;
+use super::beliefs::BeliefInput;
 use super::outlook::{Outlook, decimal};
 use super::words::{NOT_WANTED, state_name, why, why_out};
 use super::{ErrorView, States};
@@ -115,11 +115,11 @@ pub struct Elements<'a> {
     outlook: &'a mut Outlook,
     sources: HashMap<SourceId, &'a str>,
     wanted: Wanted,
-    left: Left,
+    left: Remaining,
 }
 
 /// Those that are left to go through.
-enum Left {
+enum Remaining {
     /// All with this number or a higher one; so many are read next.
     From(ElementId, usize),
     /// These.
@@ -152,9 +152,9 @@ impl<'a> Elements<'a> {
                         ids.push(id);
                     }
                 })?;
-                Left::Some(ids.into_iter())
+                Remaining::Some(ids.into_iter())
             }
-            None => Left::From(from, FIRST_PAGE),
+            None => Remaining::From(from, FIRST_PAGE),
         };
         Ok(Self {
             store,
@@ -175,22 +175,22 @@ impl<'a> Elements<'a> {
     pub fn next_page(&mut self) -> Result<Option<Vec<(Kept, ElementView)>>, Error> {
         loop {
             let page = match &mut self.left {
-                Left::None => return Ok(None),
-                Left::Some(ids) => {
+                Remaining::None => return Ok(None),
+                Remaining::Some(ids) => {
                     let some: Vec<ElementId> = ids.take(FIRST_PAGE).collect();
                     if some.is_empty() {
-                        self.left = Left::None;
+                        self.left = Remaining::None;
                     }
                     let page = some.into_iter().map(|id| self.store.element(id));
                     page.filter_map(Result::transpose)
                         .collect::<Result<_, _>>()?
                 }
-                Left::From(from, n) => {
+                Remaining::From(from, n) => {
                     let page = self.store.elements(self.wanted.source, *from, *n)?;
                     let last = page.last().map(|kept| kept.element.id.0);
                     self.left = match last.and_then(|last| last.checked_add(1)) {
-                        Some(next) => Left::From(ElementId(next), (*n * 4).min(PAGE)),
-                        None => Left::None,
+                        Some(next) => Remaining::From(ElementId(next), (*n * 4).min(PAGE)),
+                        None => Remaining::None,
                     };
                     page
                 }
@@ -218,7 +218,7 @@ impl<'a> Elements<'a> {
 /// All that is shown of an element whose group was prepared.
 fn view(kept: &Kept, source: &str, outlook: &mut Outlook) -> ElementView {
     let element = &kept.element;
-    let held = outlook.beliefs.of(Seen::from(kept));
+    let held = outlook.beliefs.of(BeliefInput::from(kept));
     let known = held.filter(|held| held.told.is_known);
     let reason = match held {
         _ if !outlook.beliefs.is_wanted(element.source) => Some(NOT_WANTED.into()),

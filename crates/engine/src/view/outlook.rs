@@ -8,7 +8,7 @@ use springtide_policy::plan::{Candidates, Plan, Policy, Rule, RulePolicy};
 use springtide_policy::{Budget, Cost, Frequency, Rate, Time, Weight};
 use springtide_store::{ElementId, Error, Kept, MemoryOf, Moment, Partition, Reader, Role, State};
 
-use super::beliefs::{Beliefs, Held, Seen};
+use super::beliefs::{BeliefInput, Beliefs, Held};
 use crate::settings::{PolicyName, Settings};
 use crate::{choose, clock};
 
@@ -80,7 +80,7 @@ impl Outlook {
         let mut polled = PolledElements::default();
         let (mut due, mut never) = (Vec::new(), Vec::new());
         store.scan(1, &mut |id, brief| {
-            let held = beliefs.of(Seen::from(brief));
+            let held = beliefs.of(BeliefInput::from(brief));
             due.extend(held.and_then(|held| Some((held.due?, id))));
             let is_out = matches!(brief.state, State::Gone | State::Blocked);
             if brief.role == Role::Listing || is_out || !beliefs.is_wanted(brief.source) {

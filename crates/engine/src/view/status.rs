@@ -11,7 +11,7 @@ use springtide_store::{
     Totals,
 };
 
-use super::beliefs::{Beliefs, Held, Seen};
+use super::beliefs::{BeliefInput, Beliefs, Held};
 use super::outlook::{DueTimes, pace};
 use super::words::seconds_between;
 use super::{ErrorView, States, is_in_settings};
@@ -195,7 +195,7 @@ pub fn status(
         Some(since) => store.audits(since)?,
         None => latest_audits(store, now)?,
     };
-    let look = Look::new(store, settings, sources, now)?;
+    let look = Survey::new(store, settings, sources, now)?;
     let mut errors = look.errors(store)?;
     let mut copies: HashMap<SourceId, Vec<&OurCopy>> = HashMap::new();
     for ours in &look.copies {
@@ -262,7 +262,7 @@ pub fn predicted(
     sources: &[Source],
     now: Moment,
 ) -> Result<Option<Predicted>, Error> {
-    let look = Look::new(store, settings, sources, now)?;
+    let look = Survey::new(store, settings, sources, now)?;
     Ok(predict(look.copies.iter()))
 }
 
@@ -362,9 +362,9 @@ fn predict<'a>(copies: impl Iterator<Item = &'a OurCopy>) -> Option<Predicted> {
 }
 
 /// What looking at elements has shown.
-struct Look {
+struct Survey {
     copies: Vec<OurCopy>,
-    found: HashMap<SourceId, Found>,
+    found: HashMap<SourceId, SourceSurvey>,
     /// Those with something wrong, as far as their states tell.
     wrong: Vec<ElementId>,
     /// How many elements each that was looked at stands for.
@@ -374,13 +374,13 @@ struct Look {
 
 /// What looking at the elements of a source has shown.
 #[derive(Debug, Clone, Copy, Default)]
-struct Found {
+struct SourceSurvey {
     n: u64,
     oldest: Option<Moment>,
     next_poll_at: Option<Moment>,
 }
 
-impl Look {
+impl Survey {
     fn new(
         store: &dyn Reader,
         settings: &Settings,
@@ -408,7 +408,7 @@ impl Look {
 
         let held: Vec<Option<Held>> = looked
             .iter()
-            .map(|(_, brief)| beliefs.of(Seen::from(brief)))
+            .map(|(_, brief)| beliefs.of(BeliefInput::from(brief)))
             .collect();
         let due = held.iter().zip(&looked);
         let due = due.filter_map(|(held, (id, _))| Some((held.as_ref()?.due?, *id)));

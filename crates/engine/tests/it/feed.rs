@@ -8,7 +8,7 @@ use std::time::Duration;
 use springtide_engine::origin::{Behaviour, Origin, SiteSettings};
 use springtide_engine::settings::FeedEntries;
 use springtide_engine::source::feed::{FeedEntry, FeedProblem, ParsedFeed, parse_feed};
-use springtide_engine::{Event, Settings, Until, What};
+use springtide_engine::{Event, RunScope, Settings, Until};
 use springtide_store::{
     Bodies, ChangeFilter, ChangeKind, Kept, Reader, Role, SourceKind, Sqlite, State,
 };
@@ -385,7 +385,7 @@ async fn the_entries_of_a_feed_are_kept_fresh_by_its_polls_alone() {
     // Who asks for an entry gets a poll of its feed.
     let n = n_polls_of(&origin, "/feed.xml");
     let until = Until {
-        what: What::These(vec![changed.element.id, added.element.id]),
+        what: RunScope::These(vec![changed.element.id, added.element.id]),
         ..Until::default()
     };
     // With something to spend at once.

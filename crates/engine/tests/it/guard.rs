@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use proptest::prelude::*;
 use springtide_engine::fetch::guard::{Guard, is_public};
-use springtide_engine::fetch::{Ask, Client, FailureKind};
+use springtide_engine::fetch::{Client, FailureKind, HttpRequest};
 use springtide_engine::origin::{Origin, SiteSettings};
 use springtide_engine::settings::{AllowPrivate, HttpSettings};
 use url::Url;
@@ -236,12 +236,15 @@ async fn a_name_that_resolves_to_loopback_is_not_asked() {
     let client = client(AllowPrivate::None);
     for name in ["localhost", "LOCALHOST"] {
         let url = Url::parse(&format!("http://{name}:{}/", origin.addr().unwrap().port())).unwrap();
-        let failure = client.hop(&Ask::new(&url, 1000)).await.unwrap_err();
+        let failure = client.hop(&HttpRequest::new(&url, 1000)).await.unwrap_err();
         assert_eq!(failure.kind, FailureKind::Address, "{name}: {failure}");
         assert!(failure.message.contains("allow_private"), "{failure}");
     }
     let literal = url(&origin, "/");
-    let failure = client.hop(&Ask::new(&literal, 1000)).await.unwrap_err();
+    let failure = client
+        .hop(&HttpRequest::new(&literal, 1000))
+        .await
+        .unwrap_err();
     assert_eq!(failure.kind, FailureKind::Address);
     assert_eq!(origin.n_connections(), 0);
 }
@@ -254,11 +257,18 @@ async fn of_the_addresses_of_a_name_only_those_allowed_are_dialled() {
     // `localhost` is 127.0.0.1, and ::1 on most machines.
     let allowed = client(only(&["127.0.0.1/32"]));
     assert_eq!(
-        allowed.hop(&Ask::new(&by_name, 9000)).await.unwrap().status,
+        allowed
+            .hop(&HttpRequest::new(&by_name, 9000))
+            .await
+            .unwrap()
+            .status,
         200
     );
     let elsewhere = client(only(&["127.0.0.2/32"]));
-    let failure = elsewhere.hop(&Ask::new(&by_name, 9000)).await.unwrap_err();
+    let failure = elsewhere
+        .hop(&HttpRequest::new(&by_name, 9000))
+        .await
+        .unwrap_err();
     assert_eq!(failure.kind, FailureKind::Address);
     assert_eq!(origin.n_connections(), 1);
 }
@@ -269,7 +279,11 @@ async fn an_origin_may_be_at_another_address_of_loopback() {
     let url = url(&origin, "/");
     let allowed = client(only(&["127.0.0.2/32"]));
     assert_eq!(
-        allowed.hop(&Ask::new(&url, 9000)).await.unwrap().status,
+        allowed
+            .hop(&HttpRequest::new(&url, 9000))
+            .await
+            .unwrap()
+            .status,
         200
     );
     assert!(Origin::start_at("0.0.0.0:0".parse().unwrap(), SiteSettings::default()).is_err());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use springtide_engine::fetch::{self, Ask, Client, FailureKind, FetchFailure, Overflow};
+use springtide_engine::fetch::{self, Client, FailureKind, FetchFailure, HttpRequest, Overflow};
 use springtide_engine::origin::{Behaviour, Origin, SiteSettings, hostile};
 use springtide_engine::settings::HttpSettings;
 
@@ -75,7 +75,7 @@ async fn check_all(origin: &Origin, client: &Client, all: Vec<(&str, Behaviour)>
     let before = peak_memory();
     let results = join_all(all.iter().map(|(name, _)| async move {
         let url = url(origin, &format!("/{name}"));
-        (*name, client.hop(&Ask::new(&url, MAX_BODY)).await)
+        (*name, client.hop(&HttpRequest::new(&url, MAX_BODY)).await)
     }))
     .await;
     let grown = peak_memory() - before;
@@ -102,7 +102,7 @@ async fn ask(behaviour: Behaviour) -> Result<fetch::Answer, FetchFailure> {
     origin.script("/x", behaviour);
     let client = Client::new(&settings()).unwrap();
     let url = url(&origin, "/x");
-    client.hop(&Ask::new(&url, MAX_BODY)).await
+    client.hop(&HttpRequest::new(&url, MAX_BODY)).await
 }
 
 #[tokio::test]
@@ -117,9 +117,9 @@ async fn a_body_may_be_cut_where_that_is_asked_for() {
         origin.script("/x", behaviour);
         let url = url(&origin, "/x");
         let result = client
-            .hop(&Ask {
+            .hop(&HttpRequest {
                 overflow: Overflow::Cut,
-                ..Ask::new(&url, 1000)
+                ..HttpRequest::new(&url, 1000)
             })
             .await;
         if name == "enormous" {
@@ -140,7 +140,7 @@ async fn the_cap_is_exact() {
         origin.script("/x", Behaviour::body("text/plain", body.clone()));
         let client = Client::new(&settings()).unwrap();
         let url = url(&origin, "/x");
-        let result = client.hop(&Ask::new(&url, limit)).await;
+        let result = client.hop(&HttpRequest::new(&url, limit)).await;
         assert_eq!(result.is_ok(), is_taken, "{limit}");
     }
 }
@@ -204,9 +204,9 @@ async fn no_message_tells_a_secret() {
     for (_, behaviour) in hostile::all() {
         origin.script("/x", behaviour);
         let url = url(&origin, "/x?token=s3cret");
-        let ask = Ask {
+        let ask = HttpRequest {
             headers: &headers,
-            ..Ask::new(&url, MAX_BODY)
+            ..HttpRequest::new(&url, MAX_BODY)
         };
         let failure = client.hop(&ask).await.unwrap_err();
         assert!(!failure.message.contains("s3cret"), "{failure}");

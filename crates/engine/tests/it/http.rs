@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use springtide_engine::fetch::{Ask, Client, FailureKind};
+use springtide_engine::fetch::{Client, FailureKind, HttpRequest};
 use springtide_engine::origin::{Behaviour, Origin, SiteSettings, Validators, version_in};
 use springtide_engine::settings::{AllowPrivate, HttpSettings};
 use springtide_policy::Rate;
@@ -38,7 +38,7 @@ async fn a_page_comes_with_its_body_and_what_it_says_of_itself() {
     let client = Client::new(&settings()).unwrap();
     let url = url(&origin, "/d1/p1.html");
     let before = SystemTime::now();
-    let answer = client.hop(&Ask::new(&url, MAX_BODY)).await.unwrap();
+    let answer = client.hop(&HttpRequest::new(&url, MAX_BODY)).await.unwrap();
     assert_eq!(answer.status, 200);
     assert_eq!(answer.etag.as_deref(), Some("\"1-0\""));
     assert_eq!(
@@ -76,11 +76,11 @@ async fn an_unchanged_page_is_a_304_without_a_body() {
         }
         let client = Client::new(&settings()).unwrap();
         let url = url(&origin, "/d0/p0.html");
-        let first = client.hop(&Ask::new(&url, MAX_BODY)).await.unwrap();
-        let again = Ask {
+        let first = client.hop(&HttpRequest::new(&url, MAX_BODY)).await.unwrap();
+        let again = HttpRequest {
             etag: first.etag.as_deref(),
             last_modified: first.last_modified.as_deref(),
-            ..Ask::new(&url, MAX_BODY)
+            ..HttpRequest::new(&url, MAX_BODY)
         };
         let second = client.hop(&again).await.unwrap();
         assert_eq!(second.status, 304, "{validators:?}");
@@ -103,7 +103,7 @@ async fn compressed_and_chunked_bodies_come_out_as_they_went_in() {
         });
         let client = Client::new(&settings()).unwrap();
         let url = url(&origin, "/d2/p2.html");
-        let answer = client.hop(&Ask::new(&url, MAX_BODY)).await.unwrap();
+        let answer = client.hop(&HttpRequest::new(&url, MAX_BODY)).await.unwrap();
         let expected = origin.site().html(2, 0, SystemTime::now());
         assert_eq!(answer.body, expected.as_bytes());
     }
@@ -121,7 +121,7 @@ async fn a_redirect_is_returned_and_not_followed() {
     ] {
         origin.script("/moved", Behaviour::redirect(301, location));
         let answer = client
-            .hop(&Ask::new(&url(&origin, "/moved"), MAX_BODY))
+            .hop(&HttpRequest::new(&url(&origin, "/moved"), MAX_BODY))
             .await
             .unwrap();
         assert!(answer.is_redirect());
@@ -144,7 +144,7 @@ async fn retry_after_is_a_span() {
     ] {
         origin.script("/busy", Behaviour::retry_after(503, value));
         let answer = client
-            .hop(&Ask::new(&url(&origin, "/busy"), MAX_BODY))
+            .hop(&HttpRequest::new(&url(&origin, "/busy"), MAX_BODY))
             .await
             .unwrap();
         assert_eq!(answer.status, 503);
@@ -165,7 +165,7 @@ async fn connections_are_used_again() {
     origin.script("/moved", Behaviour::redirect(302, "/"));
     for path in paths {
         client
-            .hop(&Ask::new(&url(&origin, path), MAX_BODY))
+            .hop(&HttpRequest::new(&url(&origin, path), MAX_BODY))
             .await
             .unwrap();
     }
@@ -184,10 +184,10 @@ async fn what_is_sent_is_what_was_asked() {
         ("bad-value".to_owned(), "a\r\nb: c".to_owned()),
     ];
     let url = url(&origin, "/search");
-    let ask = Ask {
+    let ask = HttpRequest {
         headers: &headers,
         body: Some(b"{\"q\": 1}"),
-        ..Ask::new(&url, MAX_BODY)
+        ..HttpRequest::new(&url, MAX_BODY)
     };
     client.hop(&ask).await.unwrap();
     let request = &origin.requests()[0];
@@ -220,7 +220,7 @@ async fn every_address_that_is_one_can_be_asked() {
         "/?",
     ] {
         let url = url(&origin, path);
-        client.hop(&Ask::new(&url, MAX_BODY)).await.unwrap();
+        client.hop(&HttpRequest::new(&url, MAX_BODY)).await.unwrap();
         let asked = origin.requests().pop().unwrap().path;
         assert_eq!(asked, &url[url::Position::BeforePath..], "{path}");
     }
@@ -232,7 +232,10 @@ async fn nobody_there_is_a_failure_to_connect() {
     let url = url(&origin, "/");
     drop(origin);
     let client = Client::new(&settings()).unwrap();
-    let failure = client.hop(&Ask::new(&url, MAX_BODY)).await.unwrap_err();
+    let failure = client
+        .hop(&HttpRequest::new(&url, MAX_BODY))
+        .await
+        .unwrap_err();
     assert_eq!(failure.kind, FailureKind::Connect, "{failure}");
     assert_eq!(
         failure.message,
@@ -246,7 +249,10 @@ async fn a_name_without_an_address_is_a_failure_of_dns() {
     let client = Client::new(&settings()).unwrap();
     // Reserved: no such name ever has an address.
     let url = Url::parse("http://nowhere.invalid/").unwrap();
-    let failure = client.hop(&Ask::new(&url, MAX_BODY)).await.unwrap_err();
+    let failure = client
+        .hop(&HttpRequest::new(&url, MAX_BODY))
+        .await
+        .unwrap_err();
     assert_eq!(failure.kind, FailureKind::Dns, "{failure}");
 }
 
@@ -255,7 +261,10 @@ async fn plain_http_on_a_secure_port_is_a_failure_of_tls() {
     let origin = origin(SiteSettings::default());
     let client = Client::new(&settings()).unwrap();
     let url = Url::parse(&origin.url("/").replace("http:", "https:")).unwrap();
-    let failure = client.hop(&Ask::new(&url, MAX_BODY)).await.unwrap_err();
+    let failure = client
+        .hop(&HttpRequest::new(&url, MAX_BODY))
+        .await
+        .unwrap_err();
     assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use springtide_engine::origin::{Behaviour, Origin};
-use springtide_engine::{Settings, Until, What};
+use springtide_engine::{RunScope, Settings, Until};
 use springtide_store::{Bodies, ElementId, Kept, Role, SourceKind, State};
 use tempfile::TempDir;
 
@@ -63,7 +63,7 @@ impl Polled {
         tokio::time::sleep(Duration::from_secs_f64(days * DAY)).await;
         let n_before = self.origin.requests().len();
         let until = Until {
-            what: What::These(ids.to_vec()),
+            what: RunScope::These(ids.to_vec()),
             ..Until::default()
         };
         let folder: &Path = self.folder.path();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use springtide_engine::fetch::{Ask, Client};
+use springtide_engine::fetch::{Client, HttpRequest};
 use springtide_engine::origin::{Behaviour, Origin, SiteSettings, Validators, version_in};
 use springtide_policy::Rate;
 use url::Url;
@@ -20,7 +20,10 @@ fn site(n_pages: usize, rate_per_day: f64) -> SiteSettings {
 async fn body(origin: &Origin, path: &str) -> String {
     let client = Client::new(&settings()).unwrap();
     let url = Url::parse(&origin.url(path)).unwrap();
-    let answer = client.hop(&Ask::new(&url, 50_000_000)).await.unwrap();
+    let answer = client
+        .hop(&HttpRequest::new(&url, 50_000_000))
+        .await
+        .unwrap();
     assert_eq!(answer.status, 200, "{path}");
     String::from_utf8(answer.body.to_vec()).unwrap()
 }
@@ -38,7 +41,10 @@ async fn a_page_is_served_in_the_version_that_was_true_when_it_was_asked_for() {
     let mut versions = Vec::new();
     while versions.last().is_none_or(|&version| version < 5) {
         let url = Url::parse(&origin.url("/d3/p3.html")).unwrap();
-        let answer = client.hop(&Ask::new(&url, 1_000_000)).await.unwrap();
+        let answer = client
+            .hop(&HttpRequest::new(&url, 1_000_000))
+            .await
+            .unwrap();
         let version = version_in(&answer.body).unwrap();
         let received_at = origin.requests().last().unwrap().received_at;
         assert_eq!(version, origin.site().version_at(3, received_at));
@@ -116,7 +122,10 @@ async fn last_modified_is_not_said_before_it_is_true_of_one_version_only() {
     let client = world.client(&settings());
     let url = Url::parse(&origin.url("/d0/p0.html")).unwrap();
     let said = async || {
-        let answer = client.hop(&Ask::new(&url, 1_000_000)).await.unwrap();
+        let answer = client
+            .hop(&HttpRequest::new(&url, 1_000_000))
+            .await
+            .unwrap();
         answer.last_modified
     };
     // Worlds begin with a second.
@@ -146,7 +155,10 @@ async fn requests_are_remembered_and_forgotten() {
     let client = Client::new(&settings()).unwrap();
     for (path, status) in [("/x?odd", 404), ("/", 200), ("/x", 404)] {
         let url = Url::parse(&origin.url(path)).unwrap();
-        let answer = client.hop(&Ask::new(&url, 1_000_000)).await.unwrap();
+        let answer = client
+            .hop(&HttpRequest::new(&url, 1_000_000))
+            .await
+            .unwrap();
         assert_eq!(answer.status, status);
     }
     let requests = origin.requests();
@@ -159,7 +171,10 @@ async fn requests_are_remembered_and_forgotten() {
     assert_eq!(requests[0].host.as_deref(), Some(host.as_str()));
     origin.forget_requests();
     let url = Url::parse(&origin.url("/")).unwrap();
-    client.hop(&Ask::new(&url, 1_000_000)).await.unwrap();
+    client
+        .hop(&HttpRequest::new(&url, 1_000_000))
+        .await
+        .unwrap();
     assert_eq!((origin.requests().len(), origin.n_requests()), (1, 4));
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use springtide_engine::fetch::FailureKind;
 use springtide_engine::origin::{Behaviour, Origin, SiteSettings};
 use springtide_engine::settings::{AllowPrivate, Settings};
-use springtide_engine::{Outside, Until, What, handle};
+use springtide_engine::{Outside, RunScope, Until, handle};
 use springtide_store::{Kept, Role, SourceKind, State};
 
 use crate::run::{elements, settings};
@@ -103,7 +103,7 @@ async fn a_source_may_be_allowed_less_than_others() {
 /// Polls what is due, over sockets.
 async fn run_once(folder: &Path, settings: &Settings) {
     let until = Until {
-        what: What::DueNow,
+        what: RunScope::DueNow,
         ..Until::default()
     };
     let outside = Outside::real(&settings.http).unwrap();

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use proptest::prelude::*;
 use springtide_engine::fetch::robots::{self, MAX_BYTES, Step};
 use springtide_engine::fetch::{
-    Answer, Ask, Client, FailureKind, FetchFailure, Overflow, RobotsRules,
+    Answer, Client, FailureKind, FetchFailure, HttpRequest, Overflow, RobotsRules,
 };
 use springtide_engine::origin::{Behaviour, SiteSettings, hostile};
 use springtide_store::{Moment, Robots, RobotsAnswer};
@@ -312,9 +312,9 @@ async fn five_redirects_are_followed_and_half_a_megabyte_is_read() {
     let mut n_redirects = 0;
     let found = loop {
         let hop = client
-            .hop(&Ask {
+            .hop(&HttpRequest {
                 overflow: Overflow::Cut,
-                ..Ask::new(&url, MAX_BYTES as u64)
+                ..HttpRequest::new(&url, MAX_BYTES as u64)
             })
             .await;
         match robots::read(&url, &hop, n_redirects) {
@@ -335,7 +335,7 @@ async fn five_redirects_are_followed_and_half_a_megabyte_is_read() {
     // A site that is down is not one without rules.
     origin.script("/robots.txt", hostile::early_close());
     let url = robots::url_of(&page);
-    let hop = client.hop(&Ask::new(&url, MAX_BYTES as u64)).await;
+    let hop = client.hop(&HttpRequest::new(&url, MAX_BYTES as u64)).await;
     assert_eq!(
         robots::read(&url, &hop, 0),
         Step::Done(RobotsAnswer::Unreachable)

@@ -8,7 +8,7 @@ use springtide_engine::settings::{
     AllowPrivate, BudgetSettings, FirstPass, GroupKey, GroupRule, HttpSettings, PolicyName,
     PolicySettings, SourceSettings,
 };
-use springtide_engine::{Event, Settings, Told, Until, What, Why, clock, handle};
+use springtide_engine::{EndReason, Event, Heard, RunScope, Settings, Until, clock, handle};
 use springtide_policy::{Objective, Rate, Span};
 use springtide_store::{
     Bodies, ChangeFilter, ChangeKind, ElementId, FailureKind, Kept, Reader, Role, SourceKind,
@@ -122,7 +122,7 @@ async fn what_is_due_now_is_polled_and_then_it_ends() {
     let folder = tempfile::tempdir().unwrap();
     let settings = settings(&[("docs", SourceKind::Sitemap, origin.url("/sitemap.xml"))]);
     let ended = world.run_once(folder.path(), &settings).await;
-    assert_eq!((ended.n_polls, ended.why), (11, Why::Done));
+    assert_eq!((ended.n_polls, ended.why), (11, EndReason::Done));
     assert!(
         elements(folder.path())
             .iter()
@@ -275,7 +275,7 @@ async fn elements_go_and_come_back() {
     };
     let poll = async |path: &str| {
         let until = Until {
-            what: What::These(vec![state(path).element.id]),
+            what: RunScope::These(vec![state(path).element.id]),
             ..Until::default()
         };
         world.run(folder.path(), settings.clone(), until).await
@@ -325,7 +325,7 @@ async fn a_body_that_is_lost_or_damaged_is_fetched_anew() {
     let poll = async || {
         let n_before = origin.requests().len();
         let until = Until {
-            what: What::These(pages.iter().map(|kept| kept.element.id).collect()),
+            what: RunScope::These(pages.iter().map(|kept| kept.element.id).collect()),
             ..Until::default()
         };
         world.run(folder.path(), settings.clone(), until).await;
@@ -369,14 +369,14 @@ async fn that_it_stops_is_told_at_once() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         handle.stop();
         while let Some(told) = events.next().await {
-            if let Told::Event(Event::Stopping { n_under_way }) = told {
+            if let Heard::Event(Event::Stopping { n_under_way }) = told {
                 return Some((n_under_way, world.elapsed()));
             }
         }
         None
     };
     let (ended, told) = tokio::join!(run, stop);
-    assert_eq!(ended.unwrap().why, Why::Stopped);
+    assert_eq!(ended.unwrap().why, EndReason::Stopped);
     let (n_under_way, elapsed) = told.unwrap();
     assert_eq!(n_under_way, 1);
     assert!(elapsed < Duration::from_millis(1100), "{elapsed:?}");

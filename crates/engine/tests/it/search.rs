@@ -11,7 +11,7 @@ use springtide_engine::origin::search::{
 use springtide_engine::settings::{
     AnswerShape, Burst, Difference, Headers, RowWeight, SearchSettings, SourceSettings, Staleness,
 };
-use springtide_engine::{Event, Settings, Until, What, Why, clock};
+use springtide_engine::{EndReason, Event, RunScope, Settings, Until, clock};
 use springtide_policy::query::{Queries, Split};
 use springtide_policy::{Objective, Rate, Span, Weight};
 use springtide_sim::search::{Asker, SearchWorld, run as simulate};
@@ -759,7 +759,7 @@ async fn what_is_asked_for_by_the_user_is_polled_by_its_id_or_by_a_query() {
         server.catalogue().change(11);
         let before = server.n_requests();
         let asked = Until {
-            what: What::These(vec![row.element.id]),
+            what: RunScope::These(vec![row.element.id]),
             ..for_seconds(60.0)
         };
         let (ended, events) = world.run(folder.path(), settings, asked).await;
@@ -782,7 +782,7 @@ async fn what_is_asked_for_by_the_user_comes_with_few_queries() {
             .collect();
         let (before, began) = (server.n_requests(), world.network.clock().now());
         let asked = Until {
-            what: What::These(ids),
+            what: RunScope::These(ids),
             ..for_seconds(60.0)
         };
         let (ended, _) = world.run(folder.path(), settings, asked).await;
@@ -832,11 +832,11 @@ async fn a_word_that_the_server_does_not_know_spoils_little() {
             .map(|kept| kept.element.id)
             .collect();
         let asked = Until {
-            what: What::These(ids),
+            what: RunScope::These(ids),
             ..for_seconds(60.0)
         };
         let (ended, _) = world.run(folder.path(), settings, asked).await;
-        assert_eq!(ended.why, Why::Done, "{ended:?}");
+        assert_eq!(ended.why, EndReason::Done, "{ended:?}");
         assert!(ended.n_polls <= 60, "{ended:?}");
     }
 }

@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde_json::{Value, json};
 use springtide_engine::clock::Clock;
-use springtide_engine::fetch::{Answer, Ask, Client};
+use springtide_engine::fetch::{Answer, Client, HttpRequest};
 use springtide_engine::origin::search::{
     Catalogue, Limit, Rates, Row, SearchServer, SearchSettings, Totals, Trouble,
 };
@@ -48,7 +48,7 @@ fn kettles() -> SearchServer {
 async fn fetch(url: &str) -> Answer {
     let url = Url::parse(url).unwrap();
     let client = Client::new(&settings()).unwrap();
-    client.hop(&Ask::new(&url, MAX_BODY)).await.unwrap()
+    client.hop(&HttpRequest::new(&url, MAX_BODY)).await.unwrap()
 }
 
 fn search_url(server: &SearchServer, query: &str, page: usize) -> String {
@@ -286,9 +286,9 @@ async fn a_search_may_be_posted() {
         (r#"{"query": "copper"}"#, 400),
         ("copper", 400),
     ] {
-        let ask = Ask {
+        let ask = HttpRequest {
             body: Some(body.as_bytes()),
-            ..Ask::new(&url, MAX_BODY)
+            ..HttpRequest::new(&url, MAX_BODY)
         };
         let answer = client.hop(&ask).await.unwrap();
         assert_eq!(answer.status, expected, "{body}");
@@ -342,9 +342,9 @@ async fn without_the_key_nothing_is_said() {
                 .iter()
                 .map(|&key| ("X-Api-Key".to_owned(), key.to_owned()))
                 .collect();
-            let ask = Ask {
+            let ask = HttpRequest {
                 headers: &headers,
-                ..Ask::new(&url, MAX_BODY)
+                ..HttpRequest::new(&url, MAX_BODY)
             };
             assert_eq!(client.hop(&ask).await.unwrap().status, expected);
         }
@@ -389,7 +389,7 @@ async fn what_was_refused_is_let_in_when_the_span_is_over() {
     let url = Url::parse(&search_url(&server, "kettle", 1)).unwrap();
     let mut statuses = Vec::new();
     for _ in 0..10 {
-        let answer = client.hop(&Ask::new(&url, MAX_BODY)).await.unwrap();
+        let answer = client.hop(&HttpRequest::new(&url, MAX_BODY)).await.unwrap();
         statuses.push(answer.status);
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
@@ -525,7 +525,12 @@ async fn json_may_be_broken_cut_large_or_deep() {
     server.misbehave_next(Trouble::CutBody, 1);
     let client = Client::new(&settings()).unwrap();
     let parsed = Url::parse(&url).unwrap();
-    assert!(client.hop(&Ask::new(&parsed, MAX_BODY)).await.is_err());
+    assert!(
+        client
+            .hop(&HttpRequest::new(&parsed, MAX_BODY))
+            .await
+            .is_err()
+    );
 
     server.misbehave_next(Trouble::Large(3_000_000), 1);
     let large = search(&server, "copper", 1).await;
@@ -552,7 +557,7 @@ async fn answers_take_as_long_as_they_were_set_to_or_longer() {
     let client = world.client(&settings());
     let url = Url::parse(&search_url(&server, "kettle", 1)).unwrap();
     for took in [latency, wait, latency] {
-        let answer = client.hop(&Ask::new(&url, MAX_BODY)).await.unwrap();
+        let answer = client.hop(&HttpRequest::new(&url, MAX_BODY)).await.unwrap();
         assert_eq!(answer.asked_at + took, answer.answered_at);
         let request = server.requests().pop().unwrap();
         assert_eq!(request.received_at, answer.asked_at);

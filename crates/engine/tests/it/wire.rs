@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use springtide_engine::fetch::{Ask, Client, FailureKind};
+use springtide_engine::fetch::{Client, FailureKind, HttpRequest};
 use springtide_engine::origin::{Behaviour, Origin, SiteSettings, Step};
 use springtide_engine::settings::HttpSettings;
-use springtide_engine::{Event, Outside, Until, What, Why, handle};
+use springtide_engine::{EndReason, Event, Outside, RunScope, Until, handle};
 use springtide_policy::Rate;
 use springtide_store::{SourceKind, State};
 use url::Url;
@@ -81,10 +81,10 @@ async fn answers_and_failures_are_the_same_over_sockets_and_in_memory() {
         for (origin, client) in [&there, &here].into_iter().zip(&clients) {
             let url = Url::parse(&origin.url(path)).unwrap();
             let headers = [("x-api-key".to_owned(), "secret".to_owned())];
-            let ask = Ask {
+            let ask = HttpRequest {
                 headers: &headers,
                 body: (path == "/").then_some(b"{}".as_slice()),
-                ..Ask::new(&url, 1_000_000)
+                ..HttpRequest::new(&url, 1_000_000)
             };
             let text = match client.hop(&ask).await {
                 Ok(answer) => format!(
@@ -135,7 +135,7 @@ async fn a_host_that_is_not_there_has_no_address_and_one_that_stopped_refuses() 
     let origin = Origin::start_in(&world.network, "docs.example", site());
     let ask = async |url: &str| {
         let url = Url::parse(url).unwrap();
-        let answer = client.hop(&Ask::new(&url, 1000)).await;
+        let answer = client.hop(&HttpRequest::new(&url, 1000)).await;
         answer
             .map(|answer| answer.status)
             .map_err(|failure| failure.kind)
@@ -163,13 +163,13 @@ async fn an_answer_in_memory_takes_as_long_as_the_host_takes_and_no_longer_than_
         SiteSettings { latency, ..site() },
     );
     let url = Url::parse(&origin.url("/")).unwrap();
-    let answer = client.hop(&Ask::new(&url, 100_000)).await.unwrap();
+    let answer = client.hop(&HttpRequest::new(&url, 100_000)).await.unwrap();
     let took = answer.answered_at.duration_since(answer.asked_at).unwrap();
     assert_eq!((took, world.elapsed()), (latency, latency));
     assert_eq!(origin.requests()[0].received_at, answer.asked_at);
 
     origin.script("/", Behaviour::status(200).after(Duration::from_secs(3600)));
-    let failure = client.hop(&Ask::new(&url, 1000)).await.unwrap_err();
+    let failure = client.hop(&HttpRequest::new(&url, 1000)).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Timeout, "{failure}");
     assert_eq!(world.elapsed(), latency + Duration::from_secs(20));
 }
@@ -218,13 +218,13 @@ async fn the_engine_runs_over_sockets_and_by_the_clock_of_the_system() {
     let outside = Outside::real(&settings.http).unwrap();
     let began = outside.clock.now();
     let until = Until {
-        what: What::DueNow,
+        what: RunScope::DueNow,
         ..Until::default()
     };
     let (_handle, controls) = handle();
     let run = springtide_engine::run(folder.path(), settings, until, controls, outside);
     let ended = run.await.unwrap();
-    assert_eq!((ended.why, ended.n_polls), (Why::Done, 4));
+    assert_eq!((ended.why, ended.n_polls), (EndReason::Done, 4));
     assert!(origin.n_connections() >= 1);
     for kept in run::elements(folder.path()) {
         assert_eq!(kept.state, State::Ok, "{kept:?}");

@@ -9,7 +9,7 @@ use springtide_engine::fetch::Client;
 use springtide_engine::origin::search::{SearchServer, SearchSettings};
 use springtide_engine::origin::{Network, Origin, SiteSettings};
 use springtide_engine::settings::HttpSettings;
-use springtide_engine::{Ended, Event, Handle, Outside, Settings, Told, Until, What, handle};
+use springtide_engine::{Ended, Event, Handle, Heard, Outside, RunScope, Settings, Until, handle};
 use springtide_store::Moment;
 
 /// When worlds begin: the 14th of November 2023, at 22:13:20.
@@ -91,7 +91,7 @@ impl World {
     /// The same until nothing is due.
     pub(crate) async fn run_once(&self, folder: &Path, settings: &Settings) -> Ended {
         let until = Until {
-            what: What::DueNow,
+            what: RunScope::DueNow,
             ..Until::default()
         };
         self.run(folder, settings.clone(), until).await.0
@@ -126,8 +126,8 @@ pub(crate) fn told(handle: &Handle) -> impl Future<Output = Vec<Event>> + use<> 
         let mut told = Vec::new();
         while let Some(next) = events.next().await {
             match next {
-                Told::Event(event) => told.push(event),
-                Told::Missed(n) => panic!("{n} events were missed"),
+                Heard::Event(event) => told.push(event),
+                Heard::Missed(n) => panic!("{n} events were missed"),
             }
         }
         told
