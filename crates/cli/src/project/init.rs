@@ -91,7 +91,7 @@ fn template(budget: Option<&str>, contact: Option<&str>) -> String {
         None => "# contact = \"you@example.org\"   # goes into the user agent".to_owned(),
     };
     format!(
-        "# RunScope springtide keeps a copy of, and what it may spend on it.\n\
+        "# What springtide keeps a copy of, and what it may spend on it.\n\
          # Everything has a default.\n\
          \n\
          [budget]\n\

@@ -25,7 +25,7 @@ fn the_list_names_everything_in_reading_order() {
     freshness/example-1 Three elements, polled uniformly or in proportion
     freshness/example-2 How far apart the polls of a page are
     freshness/figure-5 When the polls of a day are made
-    freshness/example-3 RunScope the time of the polls changes
+    freshness/example-3 What the time of the polls changes
     freshness/table-2 Freshness and age in three orders
     freshness/figure-6 Freshness and age over the changes per poll
     freshness/claim-63-percent Section 4: freshness is 0.63 at r = 1
