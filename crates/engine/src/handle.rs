@@ -18,14 +18,14 @@ const MOST_COMMANDS: usize = 64;
 /// [run](crate::run()) with.
 ///
 /// ```
-/// use springtide_engine::{Told, handle};
+/// use springtide_engine::{Heard, handle};
 ///
 /// let (handle, controls) = handle();
 /// let mut events = handle.events();
 /// drop(controls);
 /// // Nobody runs with it any more, so nothing is told.
 /// let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-/// assert!(matches!(runtime.block_on(events.next()), None::<Told>));
+/// assert!(matches!(runtime.block_on(events.next()), None::<Heard>));
 /// ```
 pub fn handle() -> (Handle, Controls) {
     let (stop, stopped) = watch::channel(false);
