@@ -65,6 +65,40 @@ pub trait Writer: Reader {
     fn close(self: Box<Self>) -> Result<(), Error>;
 }
 
+/// Goes through the elements of a store, or of a source, in the order of their numbers, page
+/// after page: what is written in between is in nobody's way.
+#[derive(Debug)]
+pub struct Walk {
+    source: Option<SourceId>,
+    limit: usize,
+    next: Option<ElementId>,
+}
+
+impl Walk {
+    /// Through all, or through those of one source, so many at a time.
+    pub fn new(source: Option<SourceId>, limit: usize) -> Self {
+        Self {
+            source,
+            limit,
+            next: Some(ElementId(0)),
+        }
+    }
+
+    /// The elements that come next; nothing once all have been.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn next<R: Reader + ?Sized>(&mut self, store: &R) -> Result<Option<Vec<Kept>>, Error> {
+        let Some(from) = self.next else {
+            return Ok(None);
+        };
+        let page = store.elements(self.source, from, self.limit)?;
+        let last = page.last().map(|kept| kept.element.id.0);
+        self.next = last.and_then(|last| last.checked_add(1)).map(ElementId);
+        Ok(Some(page).filter(|page| !page.is_empty()))
+    }
+}
+
 /// Reads what is kept, beside whoever writes: it sees all of a batch or nothing of it.
 pub trait Reader: Send {
     /// All sources, in the order of their numbers.

@@ -7,9 +7,9 @@ use serde::Serialize;
 use springtide_engine::Settings;
 use springtide_engine::detect::Lens;
 use springtide_engine::retain::{Retention, Step};
-use springtide_store::{Bodies, ElementId, Error, Fact, Problem, Reader, Reading, Sqlite, Writer};
+use springtide_store::{Bodies, Error, Fact, Problem, Reader, Reading, Sqlite, Walk, Writer};
 
-use super::{Project, Shared};
+use super::{PER_PAGE, Project, Shared};
 use crate::args::SettingFlags;
 use crate::args::project::Doctor;
 use crate::failure::{Failure, Outcome};
@@ -20,8 +20,6 @@ use crate::{config::Config, moment};
 
 /// Problems that are listed; more would not be read.
 const MOST_LISTED: usize = 1000;
-/// Rows that are read at once.
-const PER_PAGE: usize = 10_000;
 
 /// What was found, and done.
 #[derive(Serialize, Default)]
@@ -276,19 +274,25 @@ fn forget(
     settings: &Settings,
     findings: &mut Findings,
 ) -> Outcome<()> {
-    let refuse = |error: Error| project.refuse(&error);
-    let sources = store.sources().map_err(refuse)?;
-    let mut retention = Retention::new(settings, &sources);
+    let mut retention = retention(project, store, settings)?;
     let now = moment::now();
     loop {
         match retention.step(store, now).map_err(broken)? {
             Step::Over => return Ok(()),
             Step::Forget(facts) => {
                 findings.count(&facts);
-                store.commit(&facts).map_err(refuse)?;
+                store
+                    .commit(&facts)
+                    .map_err(|error| project.refuse(&error))?;
             }
         }
     }
+}
+
+/// What `[retain]` says of the sources that there are.
+fn retention(project: &Project, store: &dyn Reader, settings: &Settings) -> Outcome<Retention> {
+    let sources = store.sources().map_err(|error| project.refuse(&error))?;
+    Ok(Retention::new(settings, &sources))
 }
 
 /// What `--gc` would forget and free.
@@ -299,21 +303,18 @@ fn foresee<Access: Send>(
     findings: &mut Findings,
 ) -> Outcome<()> {
     let refuse = |error: Error| project.refuse(&error);
-    let sources = store.sources().map_err(refuse)?;
-    let mut retention = Retention::new(settings, &sources);
+    let mut retention = retention(project, store, settings)?;
     let now = moment::now();
     while let Step::Forget(facts) = retention.step(store, now).map_err(broken)? {
         findings.count(&facts);
     }
     let mut named = HashSet::new();
-    let (mut from, mut after) = (ElementId(0), 0);
-    loop {
-        let elements = store.elements(None, from, PER_PAGE).map_err(refuse)?;
-        let Some(last) = elements.last() else { break };
-        from = ElementId(last.element.id.0.saturating_add(1));
+    let mut walk = Walk::new(None, PER_PAGE);
+    while let Some(elements) = walk.next(store).map_err(refuse)? {
         let copies = elements.iter().filter_map(|kept| kept.copy.as_ref());
         named.extend(copies.map(|copy| copy.body));
     }
+    let mut after = 0;
     loop {
         let changes = store.changes_after(after, PER_PAGE).map_err(refuse)?;
         let Some(last) = changes.last() else { break };

@@ -26,7 +26,7 @@ use springtide_engine::settings::SourceSettings;
 use springtide_engine::view;
 use springtide_engine::view::Disk;
 use springtide_store::{
-    Bodies, ElementId, Error, Kept, Memory, Reader, Reading, Source, Sqlite, State, Writer,
+    Bodies, ElementId, Error, Kept, Memory, Reader, Reading, Source, Sqlite, State, Walk, Writer,
 };
 
 use crate::args::SettingFlags;
@@ -250,6 +250,9 @@ pub(crate) fn source_named<'a>(sources: &'a [Source], name: &str) -> Outcome<&'a
         })
 }
 
+/// Rows of the store that are read at once.
+const PER_PAGE: usize = 10_000;
+
 /// Addresses that several sources have, so that each is polled more than once.
 #[derive(Debug, Default, serde::Serialize)]
 pub(crate) struct Shared {
@@ -279,15 +282,8 @@ impl Shared {
             if wanted.iter().find(is_web).is_none() {
                 continue;
             }
-            let mut from = Some(ElementId(0));
-            while let Some(start) = from {
-                let page = store
-                    .elements(Some(source.id), start, 1000)
-                    .map_err(refuse)?;
-                from = page
-                    .last()
-                    .and_then(|kept| kept.element.id.0.checked_add(1))
-                    .map(ElementId);
+            let mut walk = Walk::new(Some(source.id), PER_PAGE);
+            while let Some(page) = walk.next(store).map_err(refuse)? {
                 for kept in page.into_iter().filter(|kept| kept.state != State::Gone) {
                     match seen.get(&kept.element.locator) {
                         Some(other) if *other != source.name => {

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use springtide_engine::settings::FirstPass;
 use springtide_engine::{EndReason, Ended, Handle, Paused, RunScope, Until};
-use springtide_store::{ElementId, Moment, Source, State};
+use springtide_store::{ElementId, Moment, Source, State, Walk};
 
 use super::screen::{Form, Screen, say_note};
-use super::{Project, element_named};
+use super::{PER_PAGE, Project, element_named};
 use crate::args::project::{LogForm, Poll, Run};
 use crate::config::{Config, DEFAULT_BUDGET};
 use crate::failure::{Code, Failure, Outcome};
@@ -212,15 +212,8 @@ fn named(
             continue;
         };
         check_in_file(source, config)?;
-        let mut from = Some(ElementId(0));
-        while let Some(start) = from {
-            let page = store
-                .elements(Some(source.id), start, 1000)
-                .map_err(refuse)?;
-            from = page
-                .last()
-                .and_then(|kept| kept.element.id.0.checked_add(1))
-                .map(ElementId);
+        let mut walk = Walk::new(Some(source.id), PER_PAGE);
+        while let Some(page) = walk.next(&*store).map_err(refuse)? {
             let meant = page
                 .iter()
                 .filter(|kept| state.is_none_or(|state| kept.state == state));

@@ -11,7 +11,7 @@ use springtide_policy::Rate;
 use crate::{Place, json, lines};
 
 /// A site of so many pages that change when they are told to.
-fn origin(n_pages: usize) -> Origin {
+pub(crate) fn origin(n_pages: usize) -> Origin {
     Origin::start(SiteSettings {
         rates: vec![Rate::per_day(0.0).unwrap(); n_pages],
         ..SiteSettings::default()

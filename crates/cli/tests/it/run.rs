@@ -3,19 +3,9 @@
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use springtide_engine::origin::{Origin, SiteSettings};
-use springtide_policy::Rate;
 
+use crate::live::origin;
 use crate::{Place, json, lines};
-
-/// A site of so many pages that change when they are told to.
-fn origin(n_pages: usize) -> Origin {
-    Origin::start(SiteSettings {
-        rates: vec![Rate::per_day(0.0).unwrap(); n_pages],
-        ..SiteSettings::default()
-    })
-    .unwrap()
-}
 
 /// A project that may ask loopback, and quickly.
 fn place() -> Place {

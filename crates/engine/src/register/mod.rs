@@ -19,7 +19,7 @@ use std::time::UNIX_EPOCH;
 
 use springtide_store::{
     Element, ElementId, Fact, Failure, FailureKind, Kept, Moment, Numbers, Reader, Role, Source,
-    SourceId, SourceKind, State, Totals, Writer,
+    SourceId, SourceKind, State, Totals, Walk, Writer,
 };
 use url::Url;
 
@@ -467,13 +467,8 @@ impl Intake<'_> {
         totals: &mut Totals,
         imported: &mut Imported,
     ) -> Result<(), Error> {
-        let mut from = Some(ElementId(0));
-        while let Some(start) = from {
-            let page = store.elements(Some(source.id), start, BATCH)?;
-            from = page
-                .last()
-                .and_then(|kept| kept.element.id.0.checked_add(1))
-                .map(ElementId);
+        let mut walk = Walk::new(Some(source.id), BATCH);
+        while let Some(page) = walk.next(store)? {
             let mut facts = Vec::new();
             for mut kept in page {
                 match addresses.position(&kept.element.locator) {
@@ -731,13 +726,8 @@ fn reweigh(
     if before == weight {
         return Ok(());
     }
-    let mut from = Some(ElementId(0));
-    while let Some(start) = from {
-        let page = store.elements(Some(source.id), start, BATCH)?;
-        from = page
-            .last()
-            .and_then(|kept| kept.element.id.0.checked_add(1))
-            .map(ElementId);
+    let mut walk = Walk::new(Some(source.id), BATCH);
+    while let Some(page) = walk.next(store)? {
         let facts: Vec<Fact> = page
             .into_iter()
             .map(|kept| {
@@ -776,13 +766,8 @@ fn regroup(store: &mut dyn Writer, rules: &[GroupRule], notes: &mut Notes) -> Re
     let sources = store.sources()?.into_iter().filter(is_search);
     let searches: Vec<SourceId> = sources.map(|source| source.id).collect();
     let mut places = Places::read(store)?;
-    let mut from = Some(ElementId(0));
-    while let Some(start) = from {
-        let page = store.elements(None, start, BATCH)?;
-        from = page
-            .last()
-            .and_then(|kept| kept.element.id.0.checked_add(1))
-            .map(ElementId);
+    let mut walk = Walk::new(None, BATCH);
+    while let Some(page) = walk.next(store)? {
         let mut facts = Vec::new();
         for kept in page {
             if searches.contains(&kept.element.source) || kept.element.role == Role::Entry {

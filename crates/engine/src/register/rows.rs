@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use springtide_store::{
-    Element, ElementId, Fact, Failure, FailureKind, Kept, Moment, Role, Source, Totals, Writer,
+    Element, Fact, Failure, FailureKind, Kept, Moment, Role, Source, Totals, Walk, Writer,
 };
 
 use super::{BATCH, Error, Note, Notes, Places, Registered, Stamp, bring_back, leave_out};
@@ -149,11 +149,8 @@ impl FollowedRows<'_> {
         }
         registered.imported.n_lines += order.len() as u64;
         let mut totals = source.totals;
-        let mut from = Some(ElementId(0));
-        while let Some(start) = from {
-            let page = store.elements(Some(source.id), start, BATCH)?;
-            let last = page.last().map(|kept| kept.element.id);
-            from = last.and_then(|last| last.0.checked_add(1)).map(ElementId);
+        let mut walk = Walk::new(Some(source.id), BATCH);
+        while let Some(page) = walk.next(store)? {
             let mut facts = Vec::new();
             for kept in page {
                 if kept.element.role != Role::Listing {

@@ -9,7 +9,7 @@ use springtide_policy::agenda::{Poll, SearchId, SearchPoll};
 use springtide_policy::{Span, Time};
 use springtide_store::{
     BodyId, ChangeFilter, ElementId, Failure, FailureKind, Kept, MemoryOf, Moment, Purpose, Role,
-    SourceId, State,
+    SourceId, State, Walk,
 };
 use url::Url;
 
@@ -78,11 +78,8 @@ impl Engine {
     fn known_rows(&self, source: SourceId) -> Result<(Option<ElementId>, Vec<HeldRow>), Error> {
         let added_at = self.ledger.source(source).map(|source| source.added_at);
         let (mut search_box, mut known) = (None, Vec::new());
-        let mut from = Some(ElementId(0));
-        while let Some(start) = from {
-            let page = self.ledger.store().elements(Some(source), start, BATCH)?;
-            let last = page.last().map(|kept| kept.element.id);
-            from = last.and_then(|last| last.0.checked_add(1)).map(ElementId);
+        let mut walk = Walk::new(Some(source), BATCH);
+        while let Some(page) = walk.next(self.ledger.store())? {
             for kept in page {
                 if kept.element.role == Role::Listing {
                     search_box = Some(kept.element.id);
