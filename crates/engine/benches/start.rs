@@ -215,6 +215,7 @@ fn start(folder: &Path) -> (Duration, u64) {
             entries: springtide_engine::settings::FeedEntries::Pages,
             allow_private: None,
             search: None,
+            table: None,
             retain: Default::default(),
         }],
     };

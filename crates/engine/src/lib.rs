@@ -36,6 +36,7 @@ pub mod search;
 mod set_clock;
 pub mod settings;
 pub mod source;
+pub mod table;
 pub mod view;
 
 pub use event::{Event, Paused, Polled};
@@ -68,6 +69,23 @@ pub enum Error {
     /// Elements or groups are not numbered as they should be.
     #[error("the numbers of elements or groups in the store do not follow on from each other")]
     Numbering,
+    /// The copy of a table cannot be written.
+    #[error("cannot write the copy {path}: {cause}")]
+    Copy {
+        /// Where it is.
+        path: String,
+        /// Why.
+        cause: String,
+    },
+}
+
+impl Error {
+    pub(crate) fn copy(path: &std::path::Path, cause: impl std::fmt::Display) -> Self {
+        Self::Copy {
+            path: path.display().to_string(),
+            cause: cause.to_string(),
+        }
+    }
 }
 
 /// What has come of a run.

@@ -22,6 +22,7 @@ use crate::permits::Permit;
 use crate::reach::{Reach, Reaches};
 use crate::search::{Prepared, SearchJob};
 use crate::source::{Answered, Protocol, Reading, Unread};
+use crate::table::{self, TableJob};
 
 /// Redirects that are followed.
 const MOST_REDIRECTS: usize = 10;
@@ -44,6 +45,8 @@ pub(crate) struct Job {
     pub(crate) protocol: Arc<dyn Protocol>,
     /// What a search source is asked for, if it is one.
     pub(crate) search: Option<SearchJob>,
+    /// What a database is asked for, if it is a table.
+    pub(crate) table: Option<TableJob>,
 }
 
 /// What a poll tells the loop.
@@ -152,6 +155,9 @@ impl PollContext {
 
 /// Makes a poll that may ask its first host now, and tells the loop.
 pub(crate) async fn poll(job: Job, context: PollContext) {
+    if let Some(ask) = job.table.clone() {
+        return table::poll(job, ask, context).await;
+    }
     let mut trip = Trip::default();
     // Whatever an answer does to us, the loop hears of it: else the element would be under
     // way, and a place at its host taken, for as long as the process lives.
@@ -512,6 +518,7 @@ mod tests {
             begun_at: Moment(0),
             protocol: Arc::new(Stumbling),
             search: None,
+            table: None,
         }
     }
 

@@ -2,6 +2,7 @@
 //! here are plain values that have been checked.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use springtide_policy::query::Split;
@@ -9,6 +10,8 @@ pub use springtide_policy::query::staleness::Difference;
 use springtide_policy::schedule::Custom;
 use springtide_policy::{Objective, Span, Window};
 use springtide_store::SourceKind;
+
+use crate::table::{From, Place};
 
 /// Everything an engine has to know before it starts.
 #[derive(Debug, Clone)]
@@ -172,6 +175,8 @@ pub struct SourceSettings {
     pub allow_private: Option<AllowPrivate>,
     /// How it is asked and what it answers, if it is a search box.
     pub search: Option<SearchSettings>,
+    /// How its database is asked, if it is a table.
+    pub table: Option<TableSettings>,
     /// For how long what was found is kept.
     pub retain: Retain,
 }
@@ -277,6 +282,51 @@ pub enum RowWeight {
     Number(f64),
     /// What this field or column says.
     Column(String),
+}
+
+/// How a table of a database is asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TableSettings {
+    /// Where the database is.
+    pub place: Place,
+    /// What is asked for.
+    pub from: From,
+    /// What to log in with.
+    pub password: Password,
+    /// The columns that are unique together; if none are named, those of the primary key.
+    pub key: Vec<String>,
+    /// A column that a change never lowers.
+    pub cursor: Option<String>,
+    /// How far behind the cursor a row may still appear.
+    pub late: Duration,
+    /// The columns that are kept; if none are named, all.
+    pub columns: Vec<String>,
+    /// Rows to an element, if someone has chosen.
+    pub block: Option<u32>,
+    /// Where the copy is.
+    pub copy: PathBuf,
+    /// The longest that a statement may take.
+    pub timeout: Duration,
+}
+
+impl TableSettings {
+    /// What the copy of the table is called, in a source of this name.
+    pub fn copy_name<'a>(&'a self, source: &'a str) -> &'a str {
+        match &self.from {
+            From::Table(parts) => parts.last().map_or(source, String::as_str),
+            From::Query(_) => source,
+        }
+    }
+}
+
+/// What to log in with, if anything. It is not shown.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Password(pub Option<String>);
+
+impl std::fmt::Debug for Password {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "set" } else { "none" })
+    }
 }
 
 /// Headers to ask with. They may be secrets, and are not shown.

@@ -146,6 +146,7 @@ pub fn sources_are_kept_and_come_in_the_order_of_their_numbers(store: &mut dyn W
         SourceKind::Site,
         SourceKind::Search,
         SourceKind::Feed,
+        SourceKind::Table,
     ];
     let mut all: Vec<Source> = (0..)
         .zip(kinds)

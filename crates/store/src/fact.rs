@@ -110,6 +110,8 @@ pub enum SourceKind {
     Search,
     /// A feed.
     Feed,
+    /// A table of a database, or what a query returns.
+    Table,
 }
 
 /// Running totals of a source.

@@ -95,6 +95,8 @@ failure_kinds! {
     Listing = "listing",
     /// The file with the rows of a search source cannot be read.
     Rows = "rows",
+    /// A database says that it cannot be done.
+    Database = "database",
     /// Something that this version has no name for.
     Other = "other",
 }
@@ -128,6 +130,7 @@ impl FailureKind {
             | Self::List
             | Self::Listing
             | Self::Rows
+            | Self::Database
             | Self::Other => false,
         }
     }

@@ -105,10 +105,45 @@ pub(crate) struct Add {
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) offline: bool,
     #[command(flatten)]
+    pub(crate) table: TableFlags,
+    #[command(flatten)]
     pub(crate) http: HttpFlags,
     /// Print what was found as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What there is to say of a table
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Tables (postgres:, mysql: or sqlite: addresses)")]
+pub(crate) struct TableFlags {
+    /// The table; without it, those that there are are listed
+    #[arg(long, value_name = "TABLE")]
+    pub(crate) table: Option<String>,
+    /// Columns that are unique together [default: the primary key]
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
+    pub(crate) key: Vec<String>,
+    /// A column that a change never lowers, such as updated_at
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) cursor: Option<String>,
+    /// Where the password is: env:NAME or file:PATH
+    #[arg(long, value_name = "PLACE")]
+    pub(crate) password: Option<String>,
+}
+
+impl TableFlags {
+    /// One that is given, if any is.
+    pub(crate) fn flag(&self) -> Option<&'static str> {
+        let flags = [
+            ("--table", self.table.is_some()),
+            ("--key", !self.key.is_empty()),
+            ("--cursor", self.cursor.is_some()),
+            ("--password", self.password.is_some()),
+        ];
+        flags
+            .into_iter()
+            .find_map(|(flag, is_given)| is_given.then_some(flag))
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -462,6 +497,9 @@ pub(crate) struct Log {
     /// No more than so many [default: 50 in a table, all as JSON]
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<usize>,
+    /// What happened to rows of tables, one by one
+    #[arg(long, conflicts_with_all = ["follow", "element"])]
+    pub(crate) rows: bool,
     /// Print one object a line
     #[arg(long)]
     pub(crate) json: bool,
@@ -562,9 +600,13 @@ pub(crate) struct Export {
     /// In which form
     #[arg(value_enum, value_name = "FORM")]
     pub(crate) form: ExportForm,
-    /// Where to: a folder for bodies, else a file [default: standard output]
+    /// Where to: a folder for bodies, else a file [default: standard output]; of rows, the
+    /// name of the table
     #[arg(value_name = "TO")]
     pub(crate) to: Option<PathBuf>,
+    /// The file for rows: .csv, .jsonl or .parquet [default: standard output, as CSV]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
     /// Only this source
     #[arg(long, value_name = "NAME")]
     pub(crate) source: Option<String>,
@@ -584,6 +626,8 @@ pub(crate) enum ExportForm {
     Jsonl,
     /// Elements as CSV (.gz, .zst or .parquet by the ending)
     Csv,
+    /// The rows of a table
+    Rows,
 }
 
 /// Check store and configuration; repair, back up, clear out

@@ -22,6 +22,8 @@ pub(crate) struct NewSource {
     pub(crate) url: Option<String>,
     pub(crate) file: Option<String>,
     pub(crate) weight: Option<f64>,
+    /// What else is said of it.
+    pub(crate) others: Vec<(&'static str, Value)>,
 }
 
 impl Editor {
@@ -67,6 +69,9 @@ impl Editor {
         }
         if let Some(weight) = source.weight {
             table.insert("weight", value(weight));
+        }
+        for (key, other) in &source.others {
+            table.insert(key, value(other.clone()));
         }
         table.decor_mut().set_prefix(format!("{trailing}\n"));
         sources.insert(&source.name, Item::Table(table));

@@ -107,6 +107,17 @@ pub(crate) struct Source {
     pub(crate) answer: Option<Answer>,
     pub(crate) staleness: Option<Staleness>,
     pub(crate) headers: Option<BTreeMap<String, Secret>>,
+    // Of a table only.
+    pub(crate) table: Option<String>,
+    pub(crate) query: Option<String>,
+    pub(crate) password: Option<Secret>,
+    pub(crate) key: Option<Vec<String>>,
+    pub(crate) cursor: Option<String>,
+    pub(crate) late: Option<Lasting>,
+    pub(crate) columns: Option<Vec<String>>,
+    pub(crate) block: Option<u32>,
+    pub(crate) copy: Option<String>,
+    pub(crate) timeout: Option<Lasting>,
 }
 
 /// What a source is.
@@ -119,6 +130,7 @@ pub(crate) enum Kind {
     Site,
     Search,
     Feed,
+    Table,
 }
 
 /// What the entries of a feed are.
@@ -209,6 +221,24 @@ impl Source {
             ("answer", self.answer.is_some()),
             ("staleness", self.staleness.is_some()),
             ("headers", self.headers.is_some()),
+        ];
+        keys.into_iter()
+            .find_map(|(key, is_set)| is_set.then_some(key))
+    }
+
+    /// A key that only tables have, if it is set.
+    pub(crate) fn table_key(&self) -> Option<&'static str> {
+        let keys = [
+            ("table", self.table.is_some()),
+            ("query", self.query.is_some()),
+            ("password", self.password.is_some()),
+            ("key", self.key.is_some()),
+            ("cursor", self.cursor.is_some()),
+            ("late", self.late.is_some()),
+            ("columns", self.columns.is_some()),
+            ("block", self.block.is_some()),
+            ("copy", self.copy.is_some()),
+            ("timeout", self.timeout.is_some()),
         ];
         keys.into_iter()
             .find_map(|(key, is_set)| is_set.then_some(key))

@@ -8,6 +8,7 @@ mod complaint;
 pub(crate) mod edit;
 mod file;
 mod search;
+pub(crate) mod table;
 pub(crate) mod value;
 
 use std::path::{Path, PathBuf};
@@ -148,13 +149,14 @@ pub(crate) fn source_with_defaults(
         entries: FeedEntries::Pages,
         allow_private: None,
         search: None,
+        table: None,
         retain: settings::Retain::default(),
     }
 }
 
 fn default_max_elements(kind: SourceKind) -> u64 {
     match kind {
-        SourceKind::List => u64::MAX,
+        SourceKind::List | SourceKind::Table => u64::MAX,
         SourceKind::Site => DEFAULT_MAX_SITE_ELEMENTS,
         SourceKind::Page | SourceKind::Sitemap | SourceKind::Search | SourceKind::Feed => {
             DEFAULT_MAX_ELEMENTS
@@ -308,6 +310,19 @@ fn resolve(file: file::File, folder: &Path, text: &Text<'_>) -> Outcome<Config> 
             }
             _ => None,
         };
+        let table = match source.kind {
+            file::Kind::Table => {
+                let read = table::settings(&source, &name, folder);
+                let (table, missing) = read.map_err(|(why, hint)| {
+                    let cause = format!("line {line}: source.{name}: {why}");
+                    text.refuse().cause(cause).hint(hint)
+                })?;
+                let missing = missing.iter().map(|why| format!("source.{name}: {why}"));
+                missing_secrets.extend(missing);
+                Some(table)
+            }
+            _ => None,
+        };
         let retain = retain(source.retain, file.retain).map_err(|why| {
             let cause = format!("line {line}: source.{name}: {why}");
             text.refuse().cause(cause).hint("keep one version at least")
@@ -315,6 +330,7 @@ fn resolve(file: file::File, folder: &Path, text: &Text<'_>) -> Outcome<Config> 
         let settings = source_settings(name, source, line, folder, text)?;
         polled.push(SourceSettings {
             search,
+            table,
             retain,
             ..settings
         });
@@ -438,6 +454,13 @@ fn source_settings(
         return Err(refuse(format!("`{key}` is for search sources"))
             .hint("leave it out, or set kind = \"search\""));
     }
+    if source.kind != file::Kind::Table
+        && let Some(key) = source.table_key()
+    {
+        return Err(
+            refuse(format!("`{key}` is for tables")).hint("leave it out, or set kind = \"table\"")
+        );
+    }
     if source.kind != file::Kind::Feed && source.entries.is_some() {
         return Err(
             refuse("`entries` is for feeds".into()).hint("leave it out, or set kind = \"feed\"")
@@ -454,6 +477,7 @@ fn source_settings(
         file::Kind::Site => SourceKind::Site,
         file::Kind::Search => SourceKind::Search,
         file::Kind::Feed => SourceKind::Feed,
+        file::Kind::Table => SourceKind::Table,
     };
     let (url, file) = if kind == SourceKind::List {
         // Where there is neither, elements come by `import` only.
@@ -482,8 +506,8 @@ fn source_settings(
             return Err(refuse("there is no `url`".into())
                 .hint("say where it is, such as url = \"https://example.org/\""));
         };
-        if kind == SourceKind::Search {
-            // It has blanks that an address has not.
+        if matches!(kind, SourceKind::Search | SourceKind::Table) {
+            // It has blanks that an address has not, or is one of a database.
             (url, None)
         } else {
             let url = address(&url).map_err(|why| {
@@ -519,6 +543,7 @@ fn source_settings(
         },
         allow_private: source.allow_private.map(|allow| allow.0),
         search: None,
+        table: None,
         retain: settings::Retain::default(),
     })
 }

@@ -9,10 +9,11 @@ use springtide_engine::view::kind_name;
 use springtide_store::{Fact, Memory, SourceKind, Writer};
 
 use super::import::name_after;
-use super::{Project, Shared, init};
+use super::{Project, Shared, add_table, init};
 use crate::args::SettingFlags;
 use crate::args::project::{Add, AddKind, per_day_text};
 use crate::config::edit::{Editor, NewSource};
+use crate::config::table::is_database;
 use crate::config::value::AllowPrivate;
 use crate::config::{self, Config, DEFAULT_BUDGET, address, path_for_file};
 use crate::failure::{Code, Failure, Outcome};
@@ -32,6 +33,15 @@ pub(crate) fn run(
         return Err(Failure::input("--name is for one source")
             .cause(format!("{} are to be added", args.urls.len()))
             .hint("add them one by one"));
+    }
+    if args.urls.iter().any(|url| is_database(url)) {
+        return add_table::run(args, named, talk, unfinished);
+    }
+    if let Some(flag) = args.table.flag() {
+        return Err(
+            Failure::input(format!("{flag} is for tables of a database"))
+                .hint("an address of one begins with postgres:, mysql: or sqlite:"),
+        );
     }
     let flags = args.http.as_settings();
     let there = Project::look(named)?;
@@ -190,6 +200,7 @@ fn add(
                     path.display().to_string()
                 }),
                 weight: args.weight,
+                others: Vec::new(),
             })?;
         }
         editor.write(&project.folder, unfinished)?;
@@ -301,12 +312,6 @@ impl Meant {
         let path = Path::new(text.strip_prefix("file://").unwrap_or(text));
         let refuse =
             |cause: String| Failure::input(format!("cannot add {}", shorten(text))).cause(cause);
-        for scheme in ["postgres:", "postgresql:", "mysql:", "sqlite:"] {
-            if text.starts_with(scheme) {
-                return Err(refuse("tables are not polled yet".to_owned())
-                    .hint("add a page, a sitemap, a site, a feed or a list"));
-            }
-        }
         if args.kind == Some(AddKind::List) || path.is_file() {
             if !path.is_file() {
                 return Err(refuse("there is no such file".to_owned()).hint("check the path"));

@@ -33,6 +33,9 @@ pub(crate) fn run(
         missing: Vec<String>,
         to: String,
     }
+    if args.form == ExportForm::Rows {
+        return super::rows::export(args, project, talk, unfinished);
+    }
     let config = project.config(&SettingFlags::default(), talk)?;
     let to = args.to.as_deref().filter(|to| *to != Path::new("-"));
     if args.json && to.is_none() {
@@ -72,7 +75,7 @@ pub(crate) fn run(
             export.bodies(folder, layout, &mut missing)?
         }
         (ExportForm::Jsonl, to) => export.jsonl(to)?,
-        (ExportForm::Csv, to) => export.csv(to)?,
+        (ExportForm::Csv | ExportForm::Rows, to) => export.csv(to)?,
     };
     if let Some(to) = to {
         let n = plural(n_elements, "element");

@@ -45,6 +45,9 @@ struct Row<'a> {
 }
 
 pub(crate) fn run(args: &Log, project: &Project, talk: Talk) -> Outcome<()> {
+    if args.rows {
+        return super::rows::log(args, project, talk);
+    }
     let now = moment::now();
     let store = project.read()?;
     let sources = store.sources().map_err(|error| project.refuse(&error))?;

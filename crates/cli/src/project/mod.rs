@@ -2,6 +2,7 @@
 //! bodies. Each verb that works on one is a file here.
 
 pub(crate) mod add;
+mod add_table;
 pub(crate) mod cat;
 pub(crate) mod diff;
 pub(crate) mod doctor;
@@ -14,6 +15,7 @@ pub(crate) mod ls;
 pub(crate) mod plan;
 pub(crate) mod rename;
 pub(crate) mod rm;
+mod rows;
 pub(crate) mod run;
 mod screen;
 pub(crate) mod status;

@@ -122,7 +122,7 @@ impl Output {
     /// or nothing is standard output, as CSV.
     pub(crate) fn new(
         path: Option<&Path>,
-        columns: &[(&'static str, Holds)],
+        columns: &[(&str, Holds)],
         unfinished: &Unfinished,
     ) -> Outcome<Self> {
         let path = path.filter(|path| *path != Path::new("-"));

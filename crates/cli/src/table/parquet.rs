@@ -362,8 +362,8 @@ enum Waiting {
 }
 
 impl<W: Write + Send> Writer<W> {
-    pub(super) fn new(target: W, columns: &[(&'static str, Holds)]) -> Result<Self> {
-        let field = |&(name, holds): &(&'static str, Holds)| {
+    pub(super) fn new(target: W, columns: &[(&str, Holds)]) -> Result<Self> {
+        let field = |&(name, holds): &(&str, Holds)| {
             let (plain, logical) = match holds {
                 Holds::Text => (Type::BYTE_ARRAY, Some(LogicalType::String)),
                 Holds::Numbers | Holds::Amounts => (Type::DOUBLE, None),

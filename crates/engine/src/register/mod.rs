@@ -26,10 +26,11 @@ use url::Url;
 use crate::fetch::{group_of, locator};
 use crate::settings::{FeedEntries, GroupRule, Settings, SourceSettings};
 use crate::source::list::ListedUrl;
+use crate::table::From;
 pub use list::{LeftOut, List, ListColumns, ListError};
 pub(crate) use place::Places;
-use rows::{FollowedRows, add_search};
-pub(crate) use rows::{feed_group, search_group};
+use rows::{FollowedRows, add_search, add_table};
+pub(crate) use rows::{feed_group, search_group, table_group};
 
 /// Why the store could not be brought in step.
 #[derive(Debug, thiserror::Error)]
@@ -196,9 +197,23 @@ pub fn import(
 
 /// Where a source is, as the store keeps it.
 fn place_of(source: &SourceSettings) -> String {
-    match &source.file {
-        Some(path) => path.display().to_string(),
-        None => source.url.clone(),
+    match (&source.file, &source.table) {
+        (Some(path), _) => path.display().to_string(),
+        // Other rows, or rows by other keys, are another source.
+        (None, Some(table)) => match &table.from {
+            From::Table(parts) => {
+                format!(
+                    "{}#{}({})",
+                    source.url,
+                    parts.join("."),
+                    table.key.join(",")
+                )
+            }
+            From::Query(query) => {
+                format!("{}#{query} ({})", source.url, table.key.join(","))
+            }
+        },
+        (None, None) => source.url.clone(),
     }
 }
 
@@ -207,7 +222,7 @@ fn place_of(source: &SourceSettings) -> String {
 /// stay what they are.
 fn is_same(wanted: &SourceSettings, source: &Source) -> bool {
     let may_move = matches!(wanted.kind, SourceKind::List | SourceKind::Search);
-    wanted.kind == source.kind && (may_move || wanted.url == source.url)
+    wanted.kind == source.kind && (may_move || place_of(wanted) == source.url)
 }
 
 /// Whether the elements of a feed are what its entries are to be: pages, or the entries
@@ -250,11 +265,14 @@ fn add_source(
         SourceKind::Page => Some(Role::Page),
         SourceKind::Sitemap | SourceKind::Feed => Some(Role::Listing),
         SourceKind::Site => Some(Role::Hub),
-        SourceKind::List | SourceKind::Search => None,
+        SourceKind::List | SourceKind::Search | SourceKind::Table => None,
     };
     let mut facts = vec![notes.fact()];
     if wanted.kind == SourceKind::Search {
         return add_search(store, wanted, source, places, facts);
+    }
+    if wanted.kind == SourceKind::Table {
+        return add_table(store, wanted, source, places, facts);
     }
     if let (Some(role), Ok(url)) = (role, locator(&wanted.url)) {
         let (host, group) = place(&url, None, &settings.groups, places, &mut facts)?;
@@ -960,6 +978,7 @@ mod tests {
             entries: crate::settings::FeedEntries::Pages,
             allow_private: None,
             search: None,
+            table: None,
             retain: Default::default(),
         }
     }

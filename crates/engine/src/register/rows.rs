@@ -10,6 +10,7 @@ use springtide_store::{
 use super::{BATCH, Error, Note, Notes, Places, Registered, Stamp, bring_back, leave_out};
 use crate::search::rows::{FileRow, FileRows, RowsError};
 use crate::settings::{RowWeight, SourceSettings};
+use crate::table::Range;
 
 /// The group that the rows of a search source are in: what is usual there is usual for
 /// no one else.
@@ -20,6 +21,39 @@ pub(crate) fn search_group(name: &str) -> String {
 /// The group that the entries of a feed are in.
 pub(crate) fn feed_group(name: &str) -> String {
     format!("feed:{name}")
+}
+
+/// The group that the blocks of a table are in: its database is asked for nobody else.
+pub(crate) fn table_group(name: &str) -> String {
+    format!("table:{name}")
+}
+
+/// Writes a new table down, with one block for all its rows: the first poll cuts it.
+pub(super) fn add_table(
+    store: &mut dyn Writer,
+    wanted: &SourceSettings,
+    mut source: Source,
+    places: &mut Places,
+    mut facts: Vec<Fact>,
+) -> Result<Source, Error> {
+    let own = table_group(&wanted.name);
+    let (host, group) = places.find(&own, std::iter::once("0"), &mut facts)?;
+    source.totals.n_elements = 1;
+    source.totals.n_new = 1;
+    facts.push(Fact::Source(source.clone()));
+    facts.push(Fact::Element(Element {
+        id: store.numbers().element()?,
+        source: source.id,
+        locator: Range::default().locator(&wanted.name),
+        group,
+        host,
+        role: Role::Page,
+        weight: wanted.weight as f32,
+        depth: 0,
+    }));
+    facts.push(Fact::Totals(source.id, source.totals));
+    store.commit(&facts)?;
+    Ok(source)
 }
 
 /// Writes a new search source down, with the search box as an element, whose polls its

@@ -82,6 +82,9 @@ impl Engine {
             self.agenda.give_back(&poll, at);
             return Ok(());
         }
+        if self.tables.contains_key(&kept.element.source) {
+            return self.begin_block(poll, kept, now);
+        }
         let mut address = match Address::of(&kept, now) {
             Ok(address) => address,
             Err(failure) => {
@@ -143,8 +146,9 @@ impl Engine {
     fn is_unwanted(&self, kept: &Kept) -> bool {
         let failure = kept.failure.as_ref();
         let has_moved = failure.is_some_and(|failure| failure.kind == FailureKind::Moved);
-        let is_of_list = self.sources[&kept.element.source].settings.kind == SourceKind::List;
-        kept.state == State::Gone && (has_moved || kept.is_unlisted && is_of_list)
+        let kind = self.sources[&kept.element.source].settings.kind;
+        let is_said = matches!(kind, SourceKind::List | SourceKind::Table);
+        kept.state == State::Gone && (has_moved || kept.is_unlisted && is_said)
     }
 
     /// A request leaves as soon as all is kept.
@@ -335,6 +339,7 @@ impl Engine {
             begun_at: now,
             protocol: state.protocol(kept.element.role),
             search: None,
+            table: None,
             kept,
         }
     }

@@ -20,6 +20,9 @@ use crate::{Error, clock, fetch};
 impl Engine {
     /// Takes in what a poll came to.
     pub(super) fn conclude(&mut self, done: Done, now: Moment) -> Result<(), Error> {
+        if done.job.table.is_some() {
+            return self.conclude_table(done, now);
+        }
         match &done.job.search {
             Some(search) if search.page.is_some() => self.conclude_page(done, now),
             Some(_) => self.conclude_row(&done, now),
@@ -115,6 +118,10 @@ impl Engine {
             SchedulerUpdate::Retry if self.searches.contains_key(&source) => {
                 self.hold_row(&kept, at)
             }
+            SchedulerUpdate::Retry if self.tables.contains_key(&source) => {
+                let due = self.table_retry(u32::from(kept.n_failures), at);
+                self.agenda.put_back(id, group, due, at);
+            }
             SchedulerUpdate::Retry => {
                 let n_failures = u32::from(kept.n_failures);
                 self.agenda.retry(id, group, n_failures, at, &mut self.rng);
@@ -168,7 +175,8 @@ impl Engine {
         if let Some(change) = change {
             self.ledger.write_change(change);
         }
-        if kept.element.role == Role::Listing && seen.has_changed() {
+        let is_listing = kept.element.role == Role::Listing && !self.tables.contains_key(&source);
+        if is_listing && seen.has_changed() {
             // What it lists is kept before it counts as read: whoever dies in between
             // reads it again.
             let before = seen.before.copy.clone();

@@ -8,6 +8,7 @@
 
 mod answered;
 mod begin;
+mod blocks;
 mod conclude;
 mod entries;
 mod listed;
@@ -52,6 +53,7 @@ use crate::source::feed::Feed;
 use crate::source::listing::Listing;
 use crate::source::web::Web;
 use crate::{EndReason, Ended, Error, Outside, clock};
+use blocks::TableState;
 use entries::Pauses;
 use listed::Item;
 use listings::FreeListings;
@@ -127,6 +129,7 @@ struct Engine {
     newcomers: Newcomers,
     sources: BTreeMap<SourceId, SourceState>,
     searches: BTreeMap<SourceId, Search>,
+    tables: BTreeMap<SourceId, TableState>,
     /// Hosts that sources other than search sources ask.
     shared_hosts: BTreeSet<GroupId>,
     /// What is wrong with hosts that are, or were, left alone.
@@ -545,6 +548,7 @@ impl Engine {
         // What is named is on the disk before what names it.
         self.context.bodies.flush()?;
         self.ledger.commit(facts)?;
+        self.apply_to_copies()?;
         let agenda = &self.agenda;
         self.ledger
             .tidy(&self.context.bodies, &|id| agenda.is_under_way(id))?;

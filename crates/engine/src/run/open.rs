@@ -125,6 +125,7 @@ impl Engine {
             newcomers: Newcomers::default(),
             sources,
             searches: BTreeMap::new(),
+            tables: BTreeMap::new(),
             shared_hosts: BTreeSet::new(),
             troubles: BTreeMap::new(),
             context,
@@ -146,6 +147,7 @@ impl Engine {
         engine.recall_troubles(at)?;
         let n_elements = engine.recall_elements(at)?;
         engine.open_searches(at)?;
+        engine.open_tables(now)?;
         engine.progress.is_first_pass_over = engine.n_new() == 0;
         engine.expect();
         if let RunScope::These(ids) = &engine.until.what {

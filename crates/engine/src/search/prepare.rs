@@ -154,6 +154,7 @@ mod tests {
             allow_private: None,
             retain: Default::default(),
             search: None,
+            table: None,
         };
         let search = SearchSettings {
             body: None,

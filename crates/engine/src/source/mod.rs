@@ -21,6 +21,7 @@ use url::Url;
 use crate::clock;
 use crate::fetch::{self, Answer, FailureKind, FetchFailure};
 use crate::search::RowNews;
+use crate::table::TableRead;
 
 /// How a kind of source is asked, and what its answers say.
 ///
@@ -148,6 +149,8 @@ pub(crate) struct Reading {
     pub(crate) pause: Option<Duration>,
     /// What was on a page of results.
     pub(crate) page: PageTally,
+    /// The rows of a table.
+    pub(crate) table: Option<Box<TableRead>>,
 }
 
 impl From<OwnSighting> for Reading {

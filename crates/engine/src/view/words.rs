@@ -73,6 +73,7 @@ pub fn kind_name(kind: SourceKind) -> &'static str {
         SourceKind::Site => "site",
         SourceKind::Search => "search",
         SourceKind::Feed => "feed",
+        SourceKind::Table => "table",
     }
 }
 

@@ -24,6 +24,7 @@ mod same;
 mod search;
 mod search_server;
 mod soak;
+mod tables;
 mod view;
 mod wire;
 mod world;

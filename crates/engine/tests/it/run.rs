@@ -61,6 +61,7 @@ pub(crate) fn settings(sources: &[(&str, SourceKind, String)]) -> Settings {
                 entries: springtide_engine::settings::FeedEntries::Pages,
                 allow_private: None,
                 search: None,
+                table: None,
                 retain: Default::default(),
             })
             .collect(),

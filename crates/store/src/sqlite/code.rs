@@ -50,7 +50,7 @@ macro_rules! columns {
     )+};
 }
 
-codes!(SourceKind { Page = 0, List = 1, Sitemap = 2, Site = 3, Search = 4, Feed = 5 });
+codes!(SourceKind { Page = 0, List = 1, Sitemap = 2, Site = 3, Search = 4, Feed = 5, Table = 6 });
 codes!(Role { Page = 0, Listing = 1, Hub = 2, Entry = 3 });
 // `state = 0` is in the schema.
 codes!(State { New = 0, Ok = 1, Failing = 2, Blocked = 3, Gone = 4 });

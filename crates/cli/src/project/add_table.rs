@@ -1,0 +1,357 @@
+//! `springtide add` of a table: what there is in a database, and what of it is to be kept.
+
+use std::path::Path;
+
+use serde::Serialize;
+use springtide_engine::settings::{SourceSettings, TableSettings};
+use springtide_engine::table::{self, Found, From, Listed};
+use springtide_store::SourceKind;
+use toml_edit::{Array, Value};
+
+use super::{Project, init};
+use crate::args::SettingFlags;
+use crate::args::project::{Add, per_day_text};
+use crate::columns::{Columns, Side};
+use crate::config::edit::{Editor, NewSource};
+use crate::config::table::{default_copy, parts, place};
+use crate::config::value::Secret;
+use crate::config::{self, DEFAULT_BUDGET};
+use crate::failure::{Failure, Outcome};
+use crate::json::print_json;
+use crate::live;
+use crate::table::{Unfinished, shorten, shorten_to};
+use crate::talk::{Talk, count};
+
+/// How long a database may take to say what it has.
+const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
+
+pub(crate) fn run(
+    args: &Add,
+    named: Option<&Path>,
+    talk: Talk,
+    unfinished: &Unfinished,
+) -> Outcome<()> {
+    let [url] = &args.urls[..] else {
+        return Err(Failure::input("tables are added one by one")
+            .hint("give one address of a database, and --table NAME"));
+    };
+    let refuse = |(why, hint): (String, &'static str)| {
+        Failure::input(format!("cannot add {}", shorten(&shown(url))))
+            .cause(why)
+            .hint(hint)
+    };
+    let there = Project::look(named)?;
+    let folder = match (&there, named) {
+        (Some(project), _) => project.folder.clone(),
+        (None, Some(folder)) => folder.to_owned(),
+        (None, None) => std::path::PathBuf::from("."),
+    };
+    let config = match &there {
+        Some(project) => project.config(&args.http.as_settings(), talk)?,
+        None => config::defaults(&args.http.as_settings())?,
+    };
+    let password = match &args.table.password {
+        Some(secret) => {
+            let secret = Secret::from(secret.clone());
+            if matches!(secret, Secret::Plain(_)) {
+                return Err(Failure::input("--password takes no password")
+                    .cause("others could read it from the list of processes")
+                    .hint("say where it is: env:NAME or file:PATH"));
+            }
+            let revealed = secret.reveal(&folder);
+            Some(revealed.map_err(|why| Failure::input("cannot use --password").cause(why))?)
+        }
+        None => None,
+    };
+    let mut settings = TableSettings {
+        place: place(url, &folder).map_err(refuse)?,
+        from: From::Table(Vec::new()),
+        password: springtide_engine::settings::Password(password),
+        key: args.table.key.clone(),
+        cursor: args.table.cursor.clone(),
+        late: std::time::Duration::ZERO,
+        columns: Vec::new(),
+        block: None,
+        copy: std::path::PathBuf::new(),
+        timeout: TIMEOUT,
+    };
+    let contact = config.settings.http.contact.clone();
+    let Some(named_table) = &args.table.table else {
+        return list(url, &settings, contact, args, talk);
+    };
+    settings.from = parts(named_table).map_err(refuse)?;
+    let known = |source: &&SourceSettings| {
+        source.url == *url
+            && source
+                .table
+                .as_ref()
+                .is_some_and(|t| t.from == settings.from)
+    };
+    if let Some(known) = config.settings.sources.iter().find(known) {
+        talk.say(format!("{named_table} is there already, as {}", known.name));
+        return Ok(());
+    }
+    let found = match args.offline {
+        true => None,
+        false => Some(ask(url, talk, table::inspect(&settings, contact))?),
+    };
+    let name = name(args, named_table, &config)?;
+    settings.copy = default_copy(&folder, &name);
+    let source = Added {
+        name: name.clone(),
+        kind: "table",
+        url: url.clone(),
+        table: named_table.clone(),
+        found: found.map(Into::into),
+        copy: settings.copy.display().to_string(),
+    };
+    if !args.dry_run {
+        write(
+            args,
+            url,
+            named_table,
+            &name,
+            there,
+            &folder,
+            (talk, unfinished),
+        )?;
+    }
+    if args.json {
+        return print_json(&[source]);
+    }
+    source.say(args.dry_run, talk);
+    if !args.dry_run {
+        if config.is_budget_assumed && args.budget.is_none() {
+            talk.say(format!("no budget is set; {DEFAULT_BUDGET}/day is assumed"));
+        }
+        talk.say("next: `springtide run`");
+    }
+    Ok(())
+}
+
+/// Asks a database, and says what went wrong if that fails.
+fn ask<T>(
+    url: &str,
+    talk: Talk,
+    asked: impl Future<Output = Result<T, springtide_engine::fetch::FetchFailure>>,
+) -> Outcome<T> {
+    let looking = talk.progress("looking", None);
+    let answered = live::runtime()?.block_on(asked);
+    drop(looking);
+    answered.map_err(|failure| {
+        Failure::input(format!("cannot read {}", shorten(&shown(url))))
+            .cause(shorten_to(&failure.message, 300))
+            .hint("check address, user and password; --offline adds it without asking")
+    })
+}
+
+/// An address without what may be a secret.
+fn shown(url: &str) -> String {
+    match url::Url::parse(url) {
+        Ok(mut url) if url.password().is_some() => {
+            // It can be set if it is there.
+            let _ = url.set_password(None);
+            url.to_string()
+        }
+        _ => url.to_owned(),
+    }
+}
+
+/// Lists the tables that may be read.
+fn list(
+    url: &str,
+    settings: &TableSettings,
+    contact: Option<String>,
+    args: &Add,
+    talk: Talk,
+) -> Outcome<()> {
+    let tables = ask(url, talk, table::tables(settings, contact))?;
+    if args.json {
+        let tables: Vec<Offered> = tables.into_iter().map(Into::into).collect();
+        return print_json(&tables);
+    }
+    if tables.is_empty() {
+        talk.say("there are no tables that may be read");
+        return Ok(());
+    }
+    let mut columns = Columns::new(&[
+        ("table", Side::Left),
+        ("rows, about", Side::Right),
+        ("key", Side::Left),
+        ("cursor, maybe", Side::Left),
+    ]);
+    for listed in &tables {
+        let found = &listed.found;
+        let or_none = |names: &[String]| match names.is_empty() {
+            true => "-".to_owned(),
+            false => names.join(", "),
+        };
+        columns.push(vec![
+            listed.name.clone(),
+            match (listed.n_rows, listed.is_view) {
+                (_, true) => "a view".to_owned(),
+                (Some(n), false) => count(n as usize),
+                (None, false) => "?".to_owned(),
+            },
+            or_none(&found.key),
+            or_none(&found.cursors),
+        ]);
+    }
+    columns.print()?;
+    talk.say("nothing was added; name one with --table");
+    Ok(())
+}
+
+/// What a source is called: what was asked for, or else the table.
+fn name(args: &Add, table: &str, config: &config::Config) -> Outcome<String> {
+    let sources = &config.settings.sources;
+    let taken = |name: &str| sources.iter().any(|source| source.name == name);
+    if let Some(name) = &args.name {
+        config::check_name(name).map_err(|why| {
+            Failure::input("bad --name")
+                .cause(why)
+                .hint("letters, digits, `-`, `_` and `.` make a name")
+        })?;
+        return match taken(name) {
+            true => Err(Failure::input(format!("there is a source {name} already"))
+                .hint("give another --name")),
+            false => Ok(name.clone()),
+        };
+    }
+    let base = table.rsplit('.').next().unwrap_or(table);
+    let plain = |c: char| {
+        if c.is_alphanumeric() || c == '_' {
+            c
+        } else {
+            '-'
+        }
+    };
+    let base: String = base.chars().map(plain).collect();
+    let base = base.trim_matches('-');
+    let base = if base.is_empty() { "table" } else { base };
+    let numbered = (2..).map(|n| format!("{base}-{n}"));
+    let mut names = std::iter::once(base.to_owned()).chain(numbered);
+    Ok(names.find(|name| !taken(name)).unwrap_or_default())
+}
+
+/// Writes the source into the file and the store.
+fn write(
+    args: &Add,
+    url: &str,
+    table: &str,
+    name: &str,
+    there: Option<Project>,
+    folder: &Path,
+    (talk, unfinished): (Talk, &Unfinished),
+) -> Outcome<()> {
+    let project = match there {
+        Some(project) => project,
+        None => {
+            let budget = args.budget.map(|budget| per_day_text(budget.0));
+            let contact = args.http.contact.as_deref();
+            let project = init::make(folder, budget.as_deref(), contact, unfinished)?;
+            talk.say(format!("made {}", folder.join(config::FILE).display()));
+            project
+        }
+    };
+    let mut editor = Editor::open(&project.folder)?;
+    if let Some(budget) = args.budget {
+        editor.set_budget(&per_day_text(budget.0))?;
+    }
+    if let Some(contact) = &args.http.contact {
+        editor.set_contact(contact)?;
+    }
+    let mut others: Vec<(&'static str, Value)> = vec![("table", table.into())];
+    if let Some(password) = &args.table.password {
+        others.push(("password", password.as_str().into()));
+    }
+    if !args.table.key.is_empty() {
+        others.push(("key", Array::from_iter(&args.table.key).into()));
+    }
+    if let Some(cursor) = &args.table.cursor {
+        others.push(("cursor", cursor.as_str().into()));
+    }
+    editor.add_source(&NewSource {
+        name: name.to_owned(),
+        kind: springtide_engine::view::kind_name(SourceKind::Table),
+        url: Some(url.to_owned()),
+        file: None,
+        weight: args.weight,
+        others,
+    })?;
+    editor.write(&project.folder, unfinished)?;
+    let config = project.config(&SettingFlags::default(), Talk::Quiet)?;
+    let mut store = project.write()?;
+    project.register(&mut store, &config, talk)?;
+    Ok(())
+}
+
+/// A table that could be added.
+#[derive(Serialize)]
+struct Offered {
+    table: String,
+    n_rows: Option<f64>,
+    is_view: bool,
+    #[serde(flatten)]
+    found: Columned,
+}
+
+#[derive(Serialize)]
+struct Columned {
+    columns: Vec<String>,
+    key: Vec<String>,
+    cursors: Vec<String>,
+}
+
+impl std::convert::From<Found> for Columned {
+    fn from(found: Found) -> Self {
+        Self {
+            columns: found.columns,
+            key: found.key,
+            cursors: found.cursors,
+        }
+    }
+}
+
+impl std::convert::From<Listed> for Offered {
+    fn from(listed: Listed) -> Self {
+        Self {
+            table: listed.name,
+            n_rows: listed.n_rows,
+            is_view: listed.is_view,
+            found: listed.found.into(),
+        }
+    }
+}
+
+/// A table that was added.
+#[derive(Serialize)]
+struct Added {
+    name: String,
+    kind: &'static str,
+    url: String,
+    table: String,
+    #[serde(flatten)]
+    found: Option<Columned>,
+    copy: String,
+}
+
+impl Added {
+    fn say(&self, is_dry: bool, talk: Talk) {
+        let would = if is_dry { "would add" } else { "added" };
+        let (name, kind, table) = (&self.name, self.kind, &self.table);
+        talk.say(format!(
+            "{would} {name} ({kind}): {table} of {}",
+            shorten_to(&self.url, 200)
+        ));
+        if let Some(found) = &self.found {
+            talk.say(format!("  {:12}{}", "columns", found.columns.len()));
+            talk.say(format!("  {:12}{}", "key", found.key.join(", ")));
+            if !found.cursors.is_empty() {
+                let cursors = found.cursors.join(", ");
+                talk.say(format!("  {:12}{cursors}", "cursor?"));
+            }
+        }
+        talk.say(format!("  {:12}{}", "copy", self.copy));
+    }
+}

@@ -1,0 +1,737 @@
+//! Tables in the loop: which blocks there are, what a poll of one makes of them, and the
+//! copies that people read.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use springtide_policy::agenda::Poll;
+use springtide_policy::{Span, Time};
+use springtide_store::{
+    Change, ChangeKind, Copy, Element, ElementId, Failure, FailureKind, Kept, Moment, Role,
+    SourceId, State, Walk,
+};
+
+use super::Engine;
+use super::begin::{Address, fail};
+use super::conclude::member;
+use crate::event::Event;
+use crate::fetch::{FetchFailure, group_of};
+use crate::keep::{HowFound, Seen};
+use crate::poll::{Done, PollResult};
+use crate::register::table_group;
+use crate::settings::{GroupRule, TableSettings};
+use crate::source::Sighting;
+use crate::table::{
+    Asked, BlockRead, CONTENT_TYPE, CopyFile, CursorRead, CursorState, Range, Rows, Table,
+    TableJob, TableRead, Update, cut, difference, key_text, order,
+};
+use crate::{Error, clock};
+
+/// Statements a second that a database is sent where nobody says how many.
+const PER_SECOND: f64 = 5.0;
+/// Blocks that are next to each other and in one group.
+const PER_GROUP: u32 = 32;
+/// Blocks that are read at a time when it starts.
+const PER_PAGE: usize = 10_000;
+/// A poll of a table that failed is tried again after a second, and twice as long after
+/// each failure that follows, up to an hour.
+const FIRST_RETRY: f64 = 1.0 / 86_400.0;
+const LONGEST_RETRY: f64 = 1.0 / 24.0;
+
+/// A table that is kept a copy of.
+pub(super) struct TableState {
+    table: Arc<Table>,
+    copy: CopyFile,
+    blocks: BTreeMap<ElementId, Block>,
+    /// Blocks by where they begin.
+    starts: HashMap<String, ElementId>,
+    /// What is to be done to the copy once it is kept.
+    pending: Vec<Update>,
+}
+
+#[derive(Debug, Clone)]
+struct Block {
+    range: Range,
+    /// How many rows it has, if that is known since the start.
+    n_rows: Option<usize>,
+}
+
+impl TableState {
+    fn set(&mut self, id: ElementId, range: Range, n_rows: Option<usize>) {
+        self.forget(id);
+        self.starts.insert(start_of(&range), id);
+        self.blocks.insert(id, Block { range, n_rows });
+    }
+
+    fn forget(&mut self, id: ElementId) {
+        if let Some(block) = self.blocks.remove(&id) {
+            let start = start_of(&block.range);
+            if self.starts.get(&start) == Some(&id) {
+                self.starts.remove(&start);
+            }
+        }
+    }
+
+    /// The block after one.
+    fn next(&self, range: &Range) -> Option<(ElementId, &Block)> {
+        let start = key_text(range.to.as_ref()?);
+        let id = *self.starts.get(&start)?;
+        Some((id, self.blocks.get(&id)?))
+    }
+}
+
+fn start_of(range: &Range) -> String {
+    range
+        .from
+        .as_ref()
+        .map_or_else(String::new, |key| key_text(key))
+}
+
+/// How often a database may be asked.
+fn limit_of(settings: &TableSettings, rules: &[GroupRule]) -> (Span, u32) {
+    let default = Span::days(1.0 / (PER_SECOND * 86_400.0)).expect("a gap");
+    let host = settings.place.host();
+    let url = host.and_then(|host| url::Url::parse(&format!("http://{host}/")).ok());
+    match url.map(|url| group_of(&url, rules)) {
+        Some(path) if path.has_rule => (path.gap, path.concurrency),
+        _ => (default, 1),
+    }
+}
+
+/// At the start.
+impl Engine {
+    /// Opens the copies of tables, and brings those in step that are not.
+    pub(super) fn open_tables(&mut self, now: Moment) -> Result<(), Error> {
+        let tables: Vec<(SourceId, TableSettings)> = (self.sources.iter())
+            .filter_map(|(id, state)| Some((*id, state.settings.table.clone()?)))
+            .collect();
+        for (source, settings) in tables {
+            let state = &self.sources[&source];
+            let contact = self.settings.http.contact.clone();
+            let table = Arc::new(Table::new(&state.settings, &settings, contact));
+            let copy = CopyFile::open(&settings.copy, &table.name, table.copy_name());
+            let copy = copy.map_err(|error| Error::copy(&settings.copy, error))?;
+            let mut opened = TableState {
+                table,
+                copy,
+                blocks: BTreeMap::new(),
+                starts: HashMap::new(),
+                pending: Vec::new(),
+            };
+            let (mut kept_blocks, mut cursor) = (Vec::new(), None);
+            let mut walk = Walk::new(Some(source), PER_PAGE);
+            while let Some(page) = walk.next(self.ledger.store())? {
+                for kept in page {
+                    match kept.element.role {
+                        Role::Listing => cursor = Some(kept),
+                        _ if kept.state == State::Gone => {}
+                        _ => kept_blocks.push(kept),
+                    }
+                }
+            }
+            for kept in &kept_blocks {
+                if let Some(range) = Range::of_locator(&kept.element.locator) {
+                    opened.set(kept.element.id, range, None);
+                }
+            }
+            self.bring_in_step(&mut opened, &kept_blocks, now)
+                .map_err(|error| Error::copy(&settings.copy, error))?;
+            let name = opened.table.name.clone();
+            self.tables.insert(source, opened);
+            let (host, _) = self.place_block(&name, 0)?;
+            let (gap, concurrency) = limit_of(&settings, &self.settings.groups);
+            self.agenda.gate_mut().set_limit(host, gap, concurrency);
+            self.see_to_cursor(source, &settings, cursor, now)?;
+        }
+        Ok(())
+    }
+
+    /// The outermost group of a table, and that of so many blocks.
+    fn place_block(
+        &mut self,
+        name: &str,
+        n_blocks: u32,
+    ) -> Result<(springtide_policy::GroupId, springtide_policy::GroupId), Error> {
+        let range = format!("{}", n_blocks / PER_GROUP);
+        let scheduler = self.agenda.scheduler_mut();
+        self.ledger.place(&table_group(name), &[range], scheduler)
+    }
+
+    /// Sees that there is a cursor where one is wanted, and none where not.
+    fn see_to_cursor(
+        &mut self,
+        source: SourceId,
+        settings: &TableSettings,
+        cursor: Option<Kept>,
+        now: Moment,
+    ) -> Result<(), Error> {
+        let at = clock::time(now);
+        let name = self.tables[&source].table.name.clone();
+        let locator = settings
+            .cursor
+            .as_ref()
+            .map(|column| format!("{name}@{column}"));
+        if let Some(kept) = &cursor
+            && Some(&kept.element.locator) != locator.as_ref()
+            && kept.state != State::Gone
+        {
+            self.retire(kept.clone(), "the cursor is another, or there is none", now);
+        }
+        let Some(locator) = locator else {
+            return Ok(());
+        };
+        match self.ledger.find(source, &locator)? {
+            Some(mut kept) => {
+                if kept.state == State::Gone {
+                    kept.state = State::Failing;
+                    kept.is_unlisted = false;
+                    let (id, group) = (kept.element.id, Some(kept.element.host));
+                    self.ledger.write(kept);
+                    self.agenda.look_at(id, group, at);
+                }
+            }
+            None => {
+                let (host, _) = self.place_block(&name, 0)?;
+                let weight = self.sources[&source].settings.weight as f32;
+                let kept = self.ledger.add(Element {
+                    id: ElementId(0),
+                    source,
+                    locator,
+                    group: host,
+                    host,
+                    role: Role::Listing,
+                    weight,
+                    depth: 0,
+                })?;
+                let longest = self.longest_listing_wait(source);
+                self.agenda.set_listing(kept.element.id, None, longest);
+                self.welcome(&kept, at);
+            }
+        }
+        Ok(())
+    }
+
+    /// A new element waits for its first poll.
+    fn welcome(&mut self, kept: &Kept, at: Time) {
+        let (host, id) = (kept.element.host, kept.element.id);
+        self.newcomers.add(host, id);
+        self.agenda.add_new(Some(host), 1, at);
+        self.agenda.set_n_known(self.ledger.next_element());
+        self.progress.is_first_pass_over = false;
+    }
+
+    /// Brings the copy in step with the blocks that are kept, if it is not: whoever died
+    /// after something was kept and before it was in the copy left it so.
+    fn bring_in_step(
+        &mut self,
+        opened: &mut TableState,
+        blocks: &[Kept],
+        now: Moment,
+    ) -> rusqlite::Result<()> {
+        let kept: BTreeMap<ElementId, &Copy> = (blocks.iter())
+            .filter_map(|kept| Some((kept.element.id, kept.copy.as_ref()?)))
+            .collect();
+        let known = opened.copy.blocks()?;
+        let is_same = known.len() == kept.len()
+            && (kept.iter()).all(|(id, copy)| {
+                known
+                    .get(id)
+                    .is_some_and(|digest| digest[..] == copy.digest[..])
+            });
+        if is_same {
+            return Ok(());
+        }
+        let bodies = &self.context.bodies;
+        let read = |copy: &&Copy| Rows::from_body(&bodies.get(copy.body).ok()?);
+        let all: Vec<Rows> = kept.values().filter_map(read).collect();
+        let Some(last) = all.last() else {
+            return opened.copy.clear();
+        };
+        let (columns, key) = (last.columns.clone(), last.key.clone());
+        let names: Vec<String> = key.iter().map(|&at| columns[at].clone()).collect();
+        let before = opened.copy.rows(&names)?;
+        // Rows of blocks that have not been read since a column came are left as they are.
+        let after: Vec<&Rows> = all.iter().filter(|rows| rows.columns == columns).collect();
+        let is_whole = after.len() == all.len();
+        let mut rows = difference(&before, &after);
+        if !is_whole {
+            rows.retain(|change| change.after.is_some());
+        }
+        let mut digests: Vec<(ElementId, Option<[u8; 32]>)> = (kept.iter())
+            .map(|(id, copy)| (*id, Some(copy.digest)))
+            .collect();
+        let gone = known.keys().filter(|id| !kept.contains_key(id));
+        digests.extend(gone.map(|id| (*id, None)));
+        let found_at = kept.values().map(|copy| copy.fetched_at).max();
+        opened.copy.apply(&[Update {
+            columns,
+            key,
+            columns_before: before.columns,
+            rows,
+            blocks: digests,
+            found_at: found_at.unwrap_or(now),
+            previous_poll_at: None,
+        }])
+    }
+}
+
+/// From what the agenda asks for to a statement that may leave.
+impl Engine {
+    pub(super) fn begin_block(&mut self, poll: Poll, kept: Kept, now: Moment) -> Result<(), Error> {
+        let at = clock::time(now);
+        let source = kept.element.source;
+        let id = kept.element.id;
+        let asked = match kept.element.role {
+            Role::Listing => {
+                let copy = kept.copy.as_ref();
+                let body = copy.and_then(|copy| self.context.bodies.get(copy.body).ok());
+                let state = body.and_then(|body| CursorState::from_body(&body));
+                Some(Asked::Cursor(state.unwrap_or_default()))
+            }
+            _ => self.asked_for(source, id, &kept)?,
+        };
+        let (Some(what), Some(state)) = (asked, self.tables.get(&source)) else {
+            self.agenda.give_back(&poll, at);
+            let job = self.job(kept, Address::nowhere(), &poll, now);
+            let failure = FetchFailure::new(FailureKind::Other, "it is no block of the table");
+            return self.conclude(fail(job, failure, now), now);
+        };
+        if let Asked::Block { others, .. } = &what {
+            for (other, _) in others {
+                self.agenda.set_under_way(*other);
+            }
+        }
+        let table = Arc::clone(&state.table);
+        let mut job = self.job(kept, Address::nowhere(), &poll, now);
+        job.table = Some(TableJob { table, what });
+        self.begin(job);
+        Ok(())
+    }
+
+    /// What is read for a block: its range, and that of the next one too if both have few
+    /// rows left.
+    fn asked_for(
+        &self,
+        source: SourceId,
+        id: ElementId,
+        kept: &Kept,
+    ) -> Result<Option<Asked>, Error> {
+        let Some(mut range) = Range::of_locator(&kept.element.locator) else {
+            return Ok(None);
+        };
+        let Some(state) = self.tables.get(&source) else {
+            return Ok(None);
+        };
+        let mut others = Vec::new();
+        let own = state.blocks.get(&id).and_then(|block| block.n_rows);
+        if let (Some(own), Some(_), Some((next, block))) = (own, &kept.copy, state.next(&range))
+            && let Some(n_rows) = block.n_rows
+            && own + n_rows <= state.table.size().n_rows(&[]) / 2
+            && !self.agenda.is_under_way(next)
+            && let Some(other) = self.ledger.kept(next)?
+            && let Some(copy) = other.copy
+        {
+            range.to.clone_from(&block.range.to);
+            others.push((next, copy));
+        }
+        Ok(Some(Asked::Block { range, others }))
+    }
+}
+
+/// From an answer to what follows.
+impl Engine {
+    pub(super) fn conclude_table(&mut self, mut done: Done, now: Moment) -> Result<(), Error> {
+        let read = match &mut done.found {
+            Ok(PollResult::Read(reading)) => reading.table.take(),
+            _ => None,
+        };
+        let others = match done.job.table.as_ref().map(|ask| &ask.what) {
+            Some(Asked::Block { others, .. }) => others.iter().map(|(id, _)| *id).collect(),
+            _ => Vec::new(),
+        };
+        for other in &others {
+            self.agenda.finish(*other);
+        }
+        self.progress.n_polls += 1;
+        match read.map(|read| *read) {
+            Some(TableRead::Block(read)) => self.conclude_block(&done, read, &others, now),
+            Some(TableRead::Cursor(read)) => self.conclude_cursor(&done, read, now),
+            None => {
+                self.conclude_element(&done.seen(), now)?;
+                Ok(())
+            }
+        }
+    }
+
+    /// When a poll of a table that failed is tried again.
+    pub(super) fn table_retry(&self, n_failures: u32, at: Time) -> Time {
+        let doubled = FIRST_RETRY * 2_f64.powi(n_failures.clamp(1, 30) as i32 - 1);
+        let longest = self.settings.policy.max_interval;
+        let longest = longest.map_or(LONGEST_RETRY, |span| span.as_days().min(LONGEST_RETRY));
+        let wait = doubled.min(longest).max(FIRST_RETRY / 2.0);
+        at + Span::days(wait).unwrap_or(Span::days(LONGEST_RETRY).expect("an hour"))
+    }
+
+    fn conclude_block(
+        &mut self,
+        done: &Done,
+        read: BlockRead,
+        merged: &[ElementId],
+        now: Moment,
+    ) -> Result<(), Error> {
+        let at = clock::time(now);
+        let source = done.job.kept.element.source;
+        let Some(name) = self
+            .tables
+            .get(&source)
+            .map(|state| state.table.name.clone())
+        else {
+            self.agenda.remove(done.job.kept.element.id, at);
+            return Ok(());
+        };
+        let is_first = done.job.kept.copy.is_none();
+        let has_news = is_first || !read.rows.is_empty() || read.columns != read.columns_before;
+        let mut blocks = read.blocks.into_iter();
+        let Some((range, n_rows, mut sighting)) = blocks.next() else {
+            return Ok(());
+        };
+        // The rest of what is known of it stays, whatever its range is now.
+        let mut before = done.job.kept.clone();
+        before.element.locator = range.locator(&name);
+        let id = before.element.id;
+        let body = sighting.body;
+        if !has_news {
+            // Its rows are what they were; where blocks begin and end is no change.
+            sighting.body = None;
+        }
+        let seen = Seen {
+            before: &before,
+            sight: HowFound::Here(&sighting),
+            ..done.seen()
+        };
+        self.conclude_element(&seen, now)?;
+        let Some(mut own) = self.ledger.kept(id)? else {
+            return Ok(());
+        };
+        if let (Some(copy), Some(body)) = (&mut own.copy, body) {
+            copy.body = body;
+            copy.digest = sighting.digest;
+            copy.n_bytes = sighting.n_bytes;
+            self.ledger.write(own.clone());
+        }
+        let mut digests = vec![(id, Some(sighting.digest))];
+        self.set_block(source, id, range, Some(n_rows));
+        for (range, n_rows, sighting) in blocks {
+            let id = self.split_off(&own, &range, &sighting, is_first, now)?;
+            digests.push((id, Some(sighting.digest)));
+            self.set_block(source, id, range, Some(n_rows));
+        }
+        if let Some(rest) = read.rest {
+            let kept = self.add_block(&own, &rest)?;
+            self.set_block(source, kept.element.id, rest, None);
+            self.welcome(&kept, at);
+        }
+        for &other in merged {
+            if let Some(kept) = self.ledger.kept(other)? {
+                self.retire(kept, "its rows are in the block before it", now);
+            }
+            digests.push((other, None));
+            if let Some(state) = self.tables.get_mut(&source) {
+                state.forget(other);
+            }
+        }
+        if digests.len() > 1 {
+            self.expect();
+        }
+        if let Some(state) = self.tables.get_mut(&source) {
+            state.pending.push(Update {
+                columns: read.columns,
+                key: read.key,
+                columns_before: read.columns_before,
+                rows: read.rows,
+                blocks: digests,
+                found_at: done.at,
+                previous_poll_at: done.job.kept.history.synced_at,
+            });
+        }
+        Ok(())
+    }
+
+    fn set_block(&mut self, source: SourceId, id: ElementId, range: Range, n_rows: Option<usize>) {
+        if let Some(state) = self.tables.get_mut(&source) {
+            state.set(id, range, n_rows);
+        }
+    }
+
+    /// An element for a range that had none of its own, beside the one it was part of.
+    fn add_block(&mut self, beside: &Kept, range: &Range) -> Result<Kept, Error> {
+        let source = beside.element.source;
+        let (name, n_blocks) = match self.tables.get(&source) {
+            Some(state) => (state.table.name.clone(), state.blocks.len() as u32),
+            None => (String::new(), 0),
+        };
+        let locator = range.locator(&name);
+        if let Some(kept) = self.ledger.find(source, &locator)? {
+            // It was there before, and went into another.
+            return Ok(kept);
+        }
+        let (host, group) = self.place_block(&name, n_blocks)?;
+        let kept = self.ledger.add(Element {
+            id: ElementId(0),
+            locator,
+            group,
+            host,
+            ..beside.element.clone()
+        })?;
+        self.agenda.set_n_known(self.ledger.next_element());
+        Ok(kept)
+    }
+
+    /// A part of a block that is a block of its own from now on. What is known of the whole
+    /// is known of the part.
+    fn split_off(
+        &mut self,
+        whole: &Kept,
+        range: &Range,
+        sighting: &Sighting,
+        is_first: bool,
+        now: Moment,
+    ) -> Result<ElementId, Error> {
+        let at = clock::time(now);
+        let before = self.add_block(whole, range)?;
+        let id = before.element.id;
+        let mut kept = Kept {
+            state: State::Ok,
+            failure: None,
+            n_failures: 0,
+            is_unlisted: false,
+            copy: whole.copy.as_ref().map(|copy| of_part(copy, sighting)),
+            history: whole.history,
+            ..before.clone()
+        };
+        let totals = self.ledger.source(kept.element.source).map(|s| s.totals);
+        let n_elements = totals.map_or(0, |totals| totals.n_elements);
+        let Element {
+            role,
+            weight,
+            group,
+            ..
+        } = kept.element;
+        let element = member(role, weight, group, n_elements);
+        self.agenda.join(id, element, at, &mut self.rng);
+        if let Some(memory) = self.agenda.scheduler().remember(id) {
+            kept.history.memory = memory;
+        }
+        self.ledger.count(&before, &kept, None);
+        if is_first {
+            self.write_change(&before, &kept, ChangeKind::Added, now);
+        }
+        self.ledger.write(kept);
+        Ok(id)
+    }
+
+    fn write_change(&mut self, before: &Kept, kept: &Kept, kind: ChangeKind, at: Moment) {
+        let copy = kept.copy.as_ref();
+        self.ledger.write_change(Change {
+            number: 0,
+            element: kept.element.id,
+            source: kept.element.source,
+            found_at: at,
+            previous_poll_at: before.history.synced_at,
+            kind,
+            bytes_before: before.copy.as_ref().map(|copy| copy.n_bytes),
+            bytes_after: copy.map(|copy| copy.n_bytes),
+            digest: copy.map(|copy| copy.digest),
+            body: copy.map(|copy| copy.body),
+            content_type: copy.and_then(|copy| copy.content_type.clone()),
+            size: None,
+        });
+    }
+
+    /// An element that is part of another, or of no use any longer.
+    fn retire(&mut self, before: Kept, why: &str, now: Moment) {
+        let mut kept = before.clone();
+        kept.state = State::Gone;
+        kept.is_unlisted = true;
+        kept.copy = None;
+        kept.failure = Some(Failure {
+            kind: FailureKind::Unlisted,
+            message: why.to_owned(),
+            at: now,
+        });
+        self.agenda.remove(kept.element.id, clock::time(now));
+        self.ledger.count(&before, &kept, None);
+        self.ledger.write(kept);
+    }
+
+    /// Takes in the rows that a cursor brought. What it says of a block is not all of it, so
+    /// the block is not polled by that; but its copy has them.
+    fn conclude_cursor(&mut self, done: &Done, read: CursorRead, now: Moment) -> Result<(), Error> {
+        let at = clock::time(now);
+        let source = done.job.kept.element.source;
+        self.conclude_element(&done.seen(), now)?;
+        let element = &done.job.kept.element;
+        if read.is_cut_short {
+            self.agenda.look_at(element.id, Some(element.host), at);
+        }
+        if !read.is_ordered || read.rows.rows.is_empty() {
+            return Ok(());
+        }
+        let mut by_block: BTreeMap<ElementId, Rows> = BTreeMap::new();
+        let Some(state) = self.tables.get(&source) else {
+            return Ok(());
+        };
+        let mut blocks: Vec<(&ElementId, &Block)> = state.blocks.iter().collect();
+        blocks.sort_by(|(_, a), (_, b)| match (&a.range.from, &b.range.from) {
+            (Some(a), Some(b)) => order(a, b).unwrap_or(Ordering::Equal),
+            (a, b) => a.is_some().cmp(&b.is_some()),
+        });
+        for row in &read.rows.rows {
+            let key = read.rows.key_of(row);
+            let after = blocks.partition_point(|(_, block)| match &block.range.from {
+                Some(from) => order(from, &key).is_some_and(Ordering::is_le),
+                None => true,
+            });
+            let Some((id, block)) = after.checked_sub(1).and_then(|at| blocks.get(at)) else {
+                continue;
+            };
+            if block.range.has(&key) == Some(true) {
+                let rows = by_block.entry(**id).or_insert_with(|| Rows {
+                    rows: Vec::new(),
+                    ..read.rows.clone()
+                });
+                rows.rows.push(row.clone());
+            }
+        }
+        for (id, rows) in by_block {
+            self.refresh_block(id, rows, done, now)?;
+        }
+        Ok(())
+    }
+
+    /// Rows of a block as they are now; of the rest of it nothing is said.
+    fn refresh_block(
+        &mut self,
+        id: ElementId,
+        news: Rows,
+        done: &Done,
+        now: Moment,
+    ) -> Result<(), Error> {
+        // One that is being read will show them too.
+        let kept = self
+            .ledger
+            .kept(id)?
+            .filter(|_| !self.agenda.is_under_way(id));
+        let Some((kept, copy)) = kept.and_then(|kept| Some((kept.clone(), kept.copy?))) else {
+            return Ok(());
+        };
+        let body = self.context.bodies.get(copy.body).ok();
+        let before = body.and_then(|body| Rows::from_body(&body));
+        let Some(before) = before.filter(|before| before.columns == news.columns) else {
+            return Ok(());
+        };
+        let mut after = before.clone();
+        let places: HashMap<String, usize> = (before.rows.iter().enumerate())
+            .map(|(at, row)| (key_text(&before.key_of(row)), at))
+            .collect();
+        for row in news.rows {
+            match places.get(&key_text(&before.key_of(&row))) {
+                Some(&at) => after.rows[at] = row,
+                None => after.rows.push(row),
+            }
+        }
+        after
+            .rows
+            .sort_by(|a, b| order(&before.key_of(a), &before.key_of(b)).unwrap_or(Ordering::Equal));
+        let rows = difference(&before, &[&after]);
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let source = kept.element.source;
+        let Some(state) = self.tables.get(&source) else {
+            return Ok(());
+        };
+        let Some(range) = state.blocks.get(&id).map(|block| block.range.clone()) else {
+            return Ok(());
+        };
+        let (name, size) = (state.table.name.clone(), state.table.size());
+        let (columns, key) = (after.columns.clone(), after.key.clone());
+        let mut pieces = Vec::new();
+        for (range, rows) in cut(&range, after, size, false).blocks {
+            let body = rows.to_body();
+            let sighting = Sighting {
+                body: Some(self.context.bodies.put(&body)?),
+                n_bytes: body.len() as u64,
+                content_type: Some(CONTENT_TYPE.to_owned()),
+                ..Sighting::unchanged(*blake3::hash(&body).as_bytes())
+            };
+            pieces.push((range, rows.rows.len(), sighting));
+        }
+        let mut digests = Vec::new();
+        let mut pieces = pieces.into_iter();
+        let Some((range, n_rows, sighting)) = pieces.next() else {
+            return Ok(());
+        };
+        let mut own = kept.clone();
+        own.element.locator = range.locator(&name);
+        own.copy = Some(Copy {
+            fetched_at: done.at,
+            changed_at: Some(done.at),
+            ..of_part(&copy, &sighting)
+        });
+        self.write_change(&kept, &own, ChangeKind::Changed, done.at);
+        self.progress.n_changes += 1;
+        self.ledger.write(own.clone());
+        digests.push((id, Some(sighting.digest)));
+        self.set_block(source, id, range, Some(n_rows));
+        for (range, n_rows, sighting) in pieces {
+            let id = self.split_off(&own, &range, &sighting, false, now)?;
+            digests.push((id, Some(sighting.digest)));
+            self.set_block(source, id, range, Some(n_rows));
+        }
+        let n_elements = digests.len() as u64 - 1;
+        if n_elements > 0 {
+            let source = self.ledger.name(source);
+            self.told.push(Event::Found { source, n_elements });
+            self.expect();
+        }
+        if let Some(state) = self.tables.get_mut(&source) {
+            state.pending.push(Update {
+                columns_before: columns.clone(),
+                columns,
+                key,
+                rows,
+                blocks: digests,
+                found_at: done.at,
+                previous_poll_at: done.job.kept.history.synced_at,
+            });
+        }
+        Ok(())
+    }
+
+    /// Copies follow what has been kept.
+    pub(super) fn apply_to_copies(&mut self) -> Result<(), Error> {
+        for state in self.tables.values_mut() {
+            if state.pending.is_empty() {
+                continue;
+            }
+            let updates = std::mem::take(&mut state.pending);
+            let applied = state.copy.apply(&updates);
+            let path = &state.table.settings.copy;
+            applied.map_err(|error| Error::copy(path, error))?;
+        }
+        Ok(())
+    }
+}
+
+/// The copy of a part of what there was a copy of.
+fn of_part(whole: &Copy, sighting: &Sighting) -> Copy {
+    Copy {
+        digest: sighting.digest,
+        body: sighting.body.unwrap_or(whole.body),
+        n_bytes: sighting.n_bytes,
+        content_type: sighting.content_type.clone(),
+        ..whole.clone()
+    }
+}

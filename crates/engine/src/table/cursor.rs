@@ -1,0 +1,207 @@
+//! The cursor: a column that a change never lowers, by which rows that came or changed are
+//! found without reading their blocks.
+//!
+//! A poll reads on from a little before the highest value seen, so that rows which were
+//! written before but committed later are seen too. Where there are more rows than a poll
+//! reads, the next one goes on after the last of them, by cursor and key.
+
+use jiff::{SignedDuration, Timestamp, civil};
+use serde_json::{Value as Json, json};
+use springtide_store::{Bodies, BodyId, FailureKind};
+
+use super::statement::Start;
+use super::value::{Row, Rows, Value};
+use super::{Database, FetchFailure, Shape, Sighting, Table};
+
+/// Rows that a poll of a cursor reads at the most.
+const MOST_READ: usize = 5_000;
+
+/// How far a cursor has come.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct CursorState {
+    /// The highest value seen.
+    pub(crate) high: Option<Value>,
+    /// The last row read, its cursor and then its key, if there was more than was read.
+    pub(crate) after: Option<Vec<Value>>,
+}
+
+impl CursorState {
+    pub(crate) fn to_body(&self) -> Vec<u8> {
+        let after = self.after.as_ref();
+        let after = after.map(|values| values.iter().map(Value::to_json).collect::<Vec<_>>());
+        let high = self.high.as_ref().map(Value::to_json);
+        json!({"high": high, "after": after})
+            .to_string()
+            .into_bytes()
+    }
+
+    pub(crate) fn from_body(body: &[u8]) -> Option<Self> {
+        let json: Json = serde_json::from_slice(body).ok()?;
+        let high = json.get("high").filter(|high| !high.is_null());
+        let after = json.get("after").and_then(Json::as_array);
+        Some(Self {
+            high: high.cloned().and_then(Value::from_json),
+            after: after
+                .map(|values| values.iter().cloned().map(Value::from_json).collect())
+                .unwrap_or_default(),
+        })
+    }
+
+    /// Where to read on, so far behind the highest value.
+    fn start(&self, late: SignedDuration) -> Start {
+        match (&self.after, &self.high) {
+            (Some(after), _) => Start::After(after.clone()),
+            (None, Some(high)) => Start::At(earlier(high, late)),
+            (None, None) => Start::Beginning,
+        }
+    }
+}
+
+/// A value so much earlier, if it is a time.
+fn earlier(value: &Value, late: SignedDuration) -> Value {
+    let Value::Text(text) = value else {
+        return value.clone();
+    };
+    if let Ok(at) = text.parse::<Timestamp>()
+        && let Ok(then) = at.checked_sub(late)
+    {
+        return Value::Text(then.to_string());
+    }
+    let (separator, normal) = match text.contains('T') {
+        true => ('T', text.clone()),
+        false => (' ', text.replacen(' ', "T", 1)),
+    };
+    if let Ok(at) = normal.parse::<civil::DateTime>()
+        && let Ok(then) = at.checked_sub(late)
+    {
+        let mut then = then.to_string();
+        if separator == ' ' {
+            then = then.replacen('T', " ", 1);
+        }
+        if normal.len() == "2026-11-18".len() {
+            then.truncate("2026-11-18".len());
+        }
+        return Value::Text(then);
+    }
+    value.clone()
+}
+
+/// What a poll of a cursor brought.
+#[derive(Debug)]
+pub(crate) struct CursorRead {
+    pub(crate) rows: Rows,
+    pub(crate) is_ordered: bool,
+    /// Whether there is more.
+    pub(crate) is_cut_short: bool,
+    /// How far it has come, as a body.
+    body: Option<BodyId>,
+    digest: [u8; 32],
+    n_bytes: u64,
+}
+
+impl CursorRead {
+    pub(crate) fn sighting(&self) -> Sighting {
+        Sighting {
+            body: self.body,
+            n_bytes: self.n_bytes,
+            ..Sighting::unchanged(self.digest)
+        }
+    }
+}
+
+pub(super) async fn read(
+    table: &Table,
+    database: &mut Database,
+    shape: &Shape,
+    state: &CursorState,
+    bodies: &Bodies,
+) -> Result<CursorRead, FetchFailure> {
+    let refuse = |message: String| FetchFailure::new(FailureKind::Database, message);
+    let settings = &table.settings;
+    let name = settings.cursor.clone().unwrap_or_default();
+    let Some(cursor) = shape.column(&name) else {
+        return Err(refuse(format!("there is no column {name}")));
+    };
+    let late = SignedDuration::try_from(settings.late).unwrap_or_default();
+    let statement = table.dialect().past(
+        &settings.from,
+        &table.shown(shape),
+        shape,
+        cursor,
+        &state.start(late),
+        MOST_READ,
+    );
+    let answer = database.ask(&statement).await?;
+    let is_cut_short = answer.rows.len() >= MOST_READ;
+    let rows = table.rows(shape, answer)?;
+    let Some(place) = rows.columns.iter().position(|column| *column == name) else {
+        return Err(refuse(format!("there is no column {name}")));
+    };
+    let last = rows.rows.last();
+    let position = |row: &Row| {
+        let mut position = vec![row[place].clone()];
+        position.extend(rows.key_of(row));
+        position
+    };
+    let next = CursorState {
+        // A clock that was set back makes nothing lower.
+        high: match (last.map(|row| row[place].clone()), state.high.clone()) {
+            (Some(new), Some(old)) if new.order(&old).is_some_and(std::cmp::Ordering::is_lt) => {
+                Some(old)
+            }
+            (Some(new), _) => Some(new),
+            (None, old) => old,
+        },
+        after: last.filter(|_| is_cut_short).map(position),
+    };
+    let body = next.to_body();
+    let digest = *blake3::hash(&body).as_bytes();
+    let has_moved = next != *state;
+    let kept = |error: springtide_store::Error| {
+        FetchFailure::new(FailureKind::Other, format!("it could not be kept: {error}"))
+    };
+    Ok(CursorRead {
+        is_ordered: shape.is_ordered,
+        is_cut_short,
+        body: has_moved
+            .then(|| bodies.put(&body))
+            .transpose()
+            .map_err(kept)?,
+        digest,
+        n_bytes: body.len() as u64,
+        rows,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_read_again_from_a_little_before() {
+        let minute = SignedDuration::from_mins(1);
+        let at = |text: &str| match earlier(&Value::Text(text.to_owned()), minute) {
+            Value::Text(text) => text,
+            value => panic!("{value:?}"),
+        };
+        assert_eq!(at("2026-11-18T00:00:30.5Z"), "2026-11-17T23:59:30.5Z");
+        assert_eq!(at("2026-11-18T00:00:30"), "2026-11-17T23:59:30");
+        assert_eq!(at("2026-11-18 00:00:30"), "2026-11-17 23:59:30");
+        assert_eq!(at("2026-11-18"), "2026-11-17");
+        assert_eq!(at("v12"), "v12");
+        assert_eq!(earlier(&Value::Integer(7), minute), Value::Integer(7));
+    }
+
+    #[test]
+    fn how_far_it_has_come_is_had_back() {
+        for state in [
+            CursorState::default(),
+            CursorState {
+                high: Some(Value::Text("x".to_owned())),
+                after: Some(vec![Value::Integer(1), Value::Bytes(vec![2])]),
+            },
+        ] {
+            assert_eq!(CursorState::from_body(&state.to_body()), Some(state));
+        }
+    }
+}

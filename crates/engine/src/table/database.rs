@@ -1,0 +1,237 @@
+//! Databases that are asked: one enum over what each driver does, and the connections that
+//! are open.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use springtide_store::FailureKind;
+
+use super::statement::{Dialect, From, Shape, Statement};
+use super::value::Row;
+use super::{mysql, postgres, sqlite};
+use crate::blocking::blocking;
+use crate::fetch::FetchFailure;
+
+/// Where a database is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A file of SQLite.
+    Sqlite(PathBuf),
+    /// A server of PostgreSQL, by its address without a password.
+    Postgres(String),
+    /// A server of MySQL or MariaDB, by its address without a password.
+    MySql(String),
+}
+
+impl Place {
+    pub(crate) fn dialect(&self) -> Dialect {
+        match self {
+            Self::Sqlite(_) => Dialect::Sqlite,
+            Self::Postgres(_) => Dialect::Postgres,
+            Self::MySql(_) => Dialect::MySql,
+        }
+    }
+
+    /// The host that is asked, if one is.
+    pub(crate) fn host(&self) -> Option<String> {
+        let (Self::Postgres(url) | Self::MySql(url)) = self else {
+            return None;
+        };
+        let url = url::Url::parse(url).ok()?;
+        url.host_str().map(str::to_owned)
+    }
+}
+
+/// Who asks a server, and how long it may take.
+#[derive(Clone, Default)]
+pub(crate) struct Login {
+    pub(crate) url: String,
+    pub(crate) password: Option<String>,
+    pub(crate) timeout: Duration,
+    /// Whom the owner can turn to.
+    pub(crate) contact: Option<String>,
+}
+
+impl Login {
+    /// What we are called in the server's list of sessions, in at most 63 bytes.
+    pub(crate) fn application(&self) -> String {
+        let mut name = match &self.contact {
+            Some(contact) => format!("springtide ({contact})"),
+            None => "springtide".to_owned(),
+        };
+        while name.len() > 63 {
+            name.pop();
+        }
+        name
+    }
+}
+
+/// What was answered.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Answer {
+    pub(crate) columns: Vec<String>,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// A table that may be read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed {
+    /// Its name, with its schema where there are any.
+    pub name: String,
+    /// How many rows it has, about, if the database knows.
+    pub n_rows: Option<f64>,
+    /// Whether it is a view.
+    pub is_view: bool,
+    /// What is known of its columns.
+    pub found: Found,
+}
+
+/// What of a table matters to whoever wants a copy of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Found {
+    /// All columns.
+    pub columns: Vec<String>,
+    /// Those of its key.
+    pub key: Vec<String>,
+    /// Those that are likely to be larger after every change.
+    pub cursors: Vec<String>,
+}
+
+impl Found {
+    pub(crate) fn of(shape: &Shape) -> Self {
+        let is_cursor = |name: &str, kind: &str| {
+            let name = name.to_lowercase();
+            let is_time = kind.contains("time") || kind.contains("date") || kind.is_empty();
+            let says_so = ["updated", "modified", "changed", "last_update", "mtime"];
+            let is_version = ["xmin_copy", "version", "revision", "rowversion", "lsn"];
+            is_time && says_so.iter().any(|word| name.contains(word))
+                || is_version.contains(&&*name)
+        };
+        let columns = shape.columns.iter();
+        let cursors = columns.filter(|column| is_cursor(&column.name, &column.kind));
+        Self {
+            columns: shape.columns.iter().map(|c| c.name.clone()).collect(),
+            key: shape.key.clone(),
+            cursors: cursors.map(|column| column.name.clone()).collect(),
+        }
+    }
+}
+
+/// A connection that can only read.
+#[derive(Debug)]
+pub(crate) enum Database {
+    Sqlite(sqlite::File),
+    Postgres(postgres::Session),
+    MySql(mysql::Session),
+}
+
+impl Database {
+    pub(crate) async fn open(place: &Place, login: &Login) -> Result<Self, FetchFailure> {
+        Ok(match place {
+            Place::Sqlite(path) => {
+                let open = || sqlite::File::open(path, login.timeout);
+                Self::Sqlite(blocking(open)?)
+            }
+            Place::Postgres(_) => Self::Postgres(postgres::Session::open(login).await?),
+            Place::MySql(_) => Self::MySql(mysql::Session::open(login).await?),
+        })
+    }
+
+    fn is_closed(&self) -> bool {
+        match self {
+            Self::Sqlite(_) => false,
+            Self::Postgres(session) => session.is_closed(),
+            Self::MySql(session) => session.is_closed(),
+        }
+    }
+
+    /// Sends one statement.
+    pub(crate) async fn ask(&mut self, statement: &Statement) -> Result<Answer, FetchFailure> {
+        match self {
+            Self::Sqlite(file) => blocking(|| file.ask(statement)),
+            Self::Postgres(session) => session.ask(statement).await,
+            Self::MySql(session) => session.ask(statement).await,
+        }
+    }
+
+    /// What there is to be asked for; refused if it cannot be kept a copy of.
+    pub(crate) async fn shape(
+        &mut self,
+        from: &From,
+        key: &[String],
+        columns: &[String],
+    ) -> Result<Shape, FetchFailure> {
+        let refuse = |message: String| FetchFailure::new(FailureKind::Database, message);
+        let shape = match self {
+            Self::Sqlite(file) => blocking(|| file.shape(from, key))?,
+            Self::Postgres(session) => session.shape(from, key).await?,
+            Self::MySql(session) => session.shape(from, key).await?,
+        };
+        if shape.key.is_empty() {
+            return Err(refuse(
+                "the table has no primary key; name columns that are unique with `key`".to_owned(),
+            ));
+        }
+        let wanted = shape.key.iter().chain(columns);
+        for name in wanted {
+            if shape.column(name).is_none() {
+                return Err(refuse(format!("there is no column {name}")));
+            }
+        }
+        let From::Table(parts) = from else {
+            return Ok(shape);
+        };
+        let has_index = match self {
+            Self::Sqlite(file) => {
+                let table = parts.last().map_or("", String::as_str);
+                blocking(|| file.has_index(table, &shape.key))?
+            }
+            Self::Postgres(session) => session.has_index(from, &shape.key).await?,
+            Self::MySql(session) => session.has_index(from, &shape.key).await?,
+        };
+        if !has_index {
+            return Err(refuse(format!(
+                "no index begins with ({}), so each block would take a read of the whole table; \
+                 make one, or name another key",
+                shape.key.join(", ")
+            )));
+        }
+        Ok(shape)
+    }
+
+    /// The tables that may be read.
+    pub(crate) async fn tables(&mut self) -> Result<Vec<Listed>, FetchFailure> {
+        match self {
+            Self::Sqlite(file) => blocking(|| file.tables()),
+            Self::Postgres(session) => session.tables().await,
+            Self::MySql(session) => session.tables().await,
+        }
+    }
+}
+
+/// Connections of a source that nobody uses now, each with what it knows of the table. How
+/// many there are at a time is for the gate to say.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    idle: Mutex<Vec<(Database, Shape)>>,
+}
+
+impl Pool {
+    /// A connection, if one is open.
+    pub(crate) fn take(&self) -> Option<(Database, Shape)> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(open) = idle.pop() {
+            if !open.0.is_closed() {
+                return Some(open);
+            }
+        }
+        None
+    }
+
+    /// A connection is not needed any longer.
+    pub(crate) fn give(&self, database: Database, shape: Shape) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.push((database, shape));
+    }
+}

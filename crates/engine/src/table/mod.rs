@@ -1,0 +1,406 @@
+//! Tables of databases that we may only read.
+//!
+//! An element is a block: the rows of a range of keys. A poll is one statement that reads a
+//! block, or the rows past a cursor. `statement` says what is asked, in the words of each
+//! database; a driver each (`postgres`, `mysql`, `sqlite`) asks it; `block` cuts rows into
+//! blocks; `copy` is the file that people read. When something is polled, and whether it may
+//! be, is decided elsewhere.
+
+mod block;
+mod copy;
+mod cursor;
+mod database;
+mod mysql;
+mod postgres;
+mod reader;
+mod sqlite;
+mod statement;
+mod tls;
+mod value;
+
+use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use springtide_policy::agenda::Verdict;
+use springtide_store::{Bodies, Copy, ElementId, FailureKind};
+
+pub(crate) use block::{BlockSize, Cut, Range, cut, order};
+pub(crate) use copy::{CopyFile, RowChange, Update, difference};
+pub(crate) use cursor::{CursorRead, CursorState};
+pub(crate) use database::{Answer, Database, Login, Pool};
+pub use database::{Found, Listed, Place};
+pub use reader::{CopyError, CopyReader, RowLogged};
+pub use statement::From;
+pub(crate) use statement::{Dialect, Shape};
+pub use value::{Row, Value};
+pub(crate) use value::{Rows, key_text};
+
+use crate::blocking::blocking;
+use crate::fail_point::fail_point;
+use crate::fetch::FetchFailure;
+use crate::poll::{Done, Job, Message, PollContext, PollResult, Way};
+use crate::settings::{SourceSettings, TableSettings};
+use crate::source::{OwnSighting, Reading, Sighting};
+
+/// A table, and the connections to its database.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) name: String,
+    pub(crate) settings: TableSettings,
+    contact: Option<String>,
+    pool: Pool,
+}
+
+/// What a database is asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct TableJob {
+    pub(crate) table: Arc<Table>,
+    pub(crate) what: Asked,
+}
+
+/// What a poll of a table reads.
+#[derive(Debug, Clone)]
+pub(crate) enum Asked {
+    /// The rows of a block. The range may be larger than that of the element, if it takes
+    /// in what comes after it: those are the elements that it takes in, and their copies.
+    Block {
+        range: Range,
+        others: Vec<(ElementId, Copy)>,
+    },
+    /// The rows past the cursor.
+    Cursor(CursorState),
+}
+
+/// What a poll of a table showed.
+#[derive(Debug)]
+pub(crate) enum TableRead {
+    Block(BlockRead),
+    Cursor(CursorRead),
+}
+
+/// The rows of a range, as blocks.
+#[derive(Debug)]
+pub(crate) struct BlockRead {
+    /// Each with how many rows it has, and these as a body.
+    pub(crate) blocks: Vec<(Range, usize, Sighting)>,
+    /// What of the range was not read.
+    pub(crate) rest: Option<Range>,
+    /// What that is to the copy.
+    pub(crate) columns: Vec<String>,
+    pub(crate) key: Vec<usize>,
+    pub(crate) columns_before: Vec<String>,
+    pub(crate) rows: Vec<RowChange>,
+}
+
+impl Table {
+    pub(crate) fn new(
+        source: &SourceSettings,
+        settings: &TableSettings,
+        contact: Option<String>,
+    ) -> Self {
+        Self {
+            name: source.name.clone(),
+            settings: settings.clone(),
+            contact,
+            pool: Pool::default(),
+        }
+    }
+
+    /// What the copy calls it.
+    pub(crate) fn copy_name(&self) -> &str {
+        self.settings.copy_name(&self.name)
+    }
+
+    pub(crate) fn size(&self) -> BlockSize {
+        match self.settings.block {
+            Some(n) => BlockSize::Rows(n as usize),
+            None => BlockSize::Chosen,
+        }
+    }
+
+    fn dialect(&self) -> Dialect {
+        self.settings.place.dialect()
+    }
+
+    async fn connect(&self) -> Result<(Database, Shape), FetchFailure> {
+        if let Some(open) = self.pool.take() {
+            return Ok(open);
+        }
+        let settings = &self.settings;
+        let mut database = Database::open(&settings.place, &self.login()).await?;
+        let mut columns = settings.columns.clone();
+        columns.extend(settings.cursor.clone());
+        let shape = database
+            .shape(&settings.from, &settings.key, &columns)
+            .await?;
+        Ok((database, shape))
+    }
+
+    fn login(&self) -> Login {
+        login(&self.settings, self.contact.clone())
+    }
+
+    /// Which columns are asked for.
+    fn shown(&self, shape: &Shape) -> String {
+        let settings = &self.settings;
+        if settings.columns.is_empty() {
+            return "*".to_owned();
+        }
+        let key = shape.key.iter().chain(&settings.cursor);
+        let missing = key.filter(|name| !settings.columns.contains(name));
+        let mut names: Vec<&String> = Vec::new();
+        for name in settings.columns.iter().chain(missing) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        self.dialect().names(names)
+    }
+
+    /// Answered rows, if they are what they should be: each with a key that no other has.
+    fn rows(&self, shape: &Shape, answer: Answer) -> Result<Rows, FetchFailure> {
+        let refuse = |message: String| FetchFailure::new(FailureKind::Database, message);
+        let Answer { columns, rows } = answer;
+        let place = |name: &String| columns.iter().position(|column| column == name);
+        let key = shape.key.iter().map(place).collect::<Option<Vec<usize>>>();
+        let Some(key) = key else {
+            return Err(refuse(format!(
+                "the key ({}) is not among the columns any more",
+                shape.key.join(", ")
+            )));
+        };
+        let mut names = HashSet::new();
+        if let Some(twice) = columns
+            .iter()
+            .find(|name| !names.insert(name.to_lowercase()))
+        {
+            return Err(refuse(format!("two columns are called {twice}")));
+        }
+        let rows = Rows { columns, key, rows };
+        let mut keys = HashSet::with_capacity(rows.rows.len());
+        for row in &rows.rows {
+            let key = rows.key_of(row);
+            if key.contains(&Value::Null) {
+                return Err(refuse(format!(
+                    "the key ({}) is null in a row",
+                    shape.key.join(", ")
+                )));
+            }
+            let text = key_text(&key);
+            if !keys.insert(text.clone()) {
+                let key = shape.key.join(", ");
+                return Err(refuse(format!("the key ({key}) is not unique: {text}")));
+            }
+        }
+        Ok(rows)
+    }
+
+    async fn read(
+        &self,
+        what: &Asked,
+        copy: Option<&Copy>,
+        bodies: &Bodies,
+    ) -> Result<TableRead, FetchFailure> {
+        let (mut database, shape) = self.connect().await?;
+        let read = match what {
+            Asked::Block { range, others } => {
+                let others = others.iter().map(|(_, copy)| copy);
+                let copies: Vec<&Copy> = copy.into_iter().chain(others).collect();
+                let read = self.read_block(&mut database, &shape, range, &copies, bodies);
+                read.await.map(TableRead::Block)
+            }
+            Asked::Cursor(state) => {
+                let read = cursor::read(self, &mut database, &shape, state, bodies);
+                read.await.map(TableRead::Cursor)
+            }
+        };
+        // After a failure nobody knows what is left to be answered on it, or whether the
+        // table is still what it was.
+        if read.is_ok() {
+            self.pool.give(database, shape);
+        }
+        read
+    }
+
+    async fn read_block(
+        &self,
+        database: &mut Database,
+        shape: &Shape,
+        range: &Range,
+        copies: &[&Copy],
+        bodies: &Bodies,
+    ) -> Result<BlockRead, FetchFailure> {
+        let is_query = matches!(self.settings.from, From::Query(_));
+        let most = (!is_query).then(|| self.size().most_read() + 1);
+        let statement =
+            self.dialect()
+                .range(&self.settings.from, &self.shown(shape), shape, range, most);
+        let answer = database.ask(&statement).await?;
+        fail_point("fetched");
+        let is_cut_short = most.is_some_and(|most| answer.rows.len() >= most);
+        if is_query && answer.rows.len() > MOST_OF_QUERY {
+            let message = format!("the query returns more than {MOST_OF_QUERY} rows");
+            return Err(FetchFailure::new(FailureKind::TooLarge, message));
+        }
+        let rows = self.rows(shape, answer)?;
+        let size = match is_query {
+            true => BlockSize::Rows(MOST_OF_QUERY),
+            false => self.size(),
+        };
+        blocking(|| {
+            let cut = cut(range, rows, size, is_cut_short);
+            compare(cut, copies, bodies)
+        })
+    }
+}
+
+/// Rows that a query may return.
+const MOST_OF_QUERY: usize = 100_000;
+
+/// Blocks as bodies, and how their rows differ from those of the copies before.
+fn compare(cut: Cut, copies: &[&Copy], bodies: &Bodies) -> Result<BlockRead, FetchFailure> {
+    let kept = |error: springtide_store::Error| {
+        FetchFailure::new(
+            FailureKind::Other,
+            format!("its rows could not be kept: {error}"),
+        )
+    };
+    let mut blocks = Vec::with_capacity(cut.blocks.len());
+    let (mut columns, mut key) = (Vec::new(), Vec::new());
+    for (range, rows) in &cut.blocks {
+        let body = rows.to_body();
+        let digest = *blake3::hash(&body).as_bytes();
+        let is_same = copies.len() == 1
+            && cut.blocks.len() == 1
+            && copies[0].digest == digest
+            && bodies.contains(copies[0].body);
+        let mut sighting = Sighting::unchanged(digest);
+        sighting.n_bytes = body.len() as u64;
+        sighting.content_type = Some(CONTENT_TYPE.to_owned());
+        if !is_same {
+            sighting.body = Some(bodies.put(&body).map_err(kept)?);
+        }
+        blocks.push((range.clone(), rows.rows.len(), sighting));
+        columns.clone_from(&rows.columns);
+        key.clone_from(&rows.key);
+    }
+    let has_changed = blocks.iter().any(|(.., sighting)| sighting.body.is_some());
+    let mut before = Rows {
+        columns: columns.clone(),
+        key: key.clone(),
+        rows: Vec::new(),
+    };
+    if has_changed {
+        for copy in copies {
+            // One that is lost is had anew; its rows are taken for new ones.
+            let body = bodies.get(copy.body).ok();
+            if let Some(rows) = body.and_then(|body| Rows::from_body(&body)) {
+                before.columns = rows.columns;
+                before.key = rows.key;
+                before.rows.extend(rows.rows);
+            }
+        }
+    }
+    let after: Vec<&Rows> = cut.blocks.iter().map(|(_, rows)| rows).collect();
+    let rows = match has_changed {
+        true => difference(&before, &after),
+        false => Vec::new(),
+    };
+    Ok(BlockRead {
+        blocks,
+        rest: cut.rest,
+        columns,
+        key,
+        columns_before: before.columns,
+        rows,
+    })
+}
+
+/// What kind of content a block is: lines of JSON.
+pub(crate) const CONTENT_TYPE: &str = "application/x-ndjson";
+
+fn login(settings: &TableSettings, contact: Option<String>) -> Login {
+    Login {
+        url: match &settings.place {
+            Place::Postgres(url) | Place::MySql(url) => url.clone(),
+            Place::Sqlite(_) => String::new(),
+        },
+        password: settings.password.0.clone(),
+        timeout: settings.timeout,
+        contact,
+    }
+}
+
+/// Makes a poll of a table, and tells the loop.
+pub(crate) async fn poll(job: Job, ask: TableJob, context: PollContext) {
+    let copy = job.kept.copy.as_ref();
+    let read = ask.table.read(&ask.what, copy, &context.bodies);
+    let read = AssertUnwindSafe(read).catch_unwind().await;
+    let read = read.unwrap_or_else(|_| {
+        let message = "its answer could not be read, by an error of springtide's own";
+        Err(FetchFailure::new(FailureKind::Answer, message))
+    });
+    let verdict = match &read {
+        Ok(_) => Verdict::Fine,
+        Err(failure) if failure.kind.is_host_trouble() => Verdict::Trouble,
+        Err(_) => Verdict::Unknown,
+    };
+    let trouble = match (&read, verdict) {
+        (Err(failure), Verdict::Trouble) => failure.message.clone(),
+        _ => String::new(),
+    };
+    context.tell(Message::Ended(job.host, verdict, trouble));
+    fail_point("answered");
+    let found = read.map(|read| {
+        let own = match &read {
+            TableRead::Block(_) => OwnSighting::Unsaid,
+            TableRead::Cursor(read) => OwnSighting::Here(Box::new(read.sighting())),
+        };
+        PollResult::Read(Box::new(Reading {
+            own,
+            table: Some(Box::new(read)),
+            ..Reading::default()
+        }))
+    });
+    let at = context.clock.now();
+    context.tell(Message::Done(Box::new(Done {
+        job,
+        at,
+        status: None,
+        way: Way::default(),
+        found,
+    })));
+}
+
+/// What a look at a database finds: the tables that may be read.
+///
+/// # Errors
+/// If it cannot be asked.
+pub async fn tables(
+    settings: &TableSettings,
+    contact: Option<String>,
+) -> Result<Vec<Listed>, FetchFailure> {
+    let login = login(settings, contact);
+    let mut database = Database::open(&settings.place, &login).await?;
+    database.tables().await
+}
+
+/// What a look at a table finds.
+///
+/// # Errors
+/// If it cannot be asked, or cannot be kept a copy of.
+pub async fn inspect(
+    settings: &TableSettings,
+    contact: Option<String>,
+) -> Result<Found, FetchFailure> {
+    let login = login(settings, contact);
+    let mut database = Database::open(&settings.place, &login).await?;
+    let mut columns = settings.columns.clone();
+    columns.extend(settings.cursor.clone());
+    let shape = database
+        .shape(&settings.from, &settings.key, &columns)
+        .await?;
+    Ok(Found::of(&shape))
+}

@@ -1,0 +1,410 @@
+//! Tables of a PostgreSQL server.
+//!
+//! Statements are sent as text, and answered in text: the server's own spelling of a value
+//! is exact for every type, and one message goes each way.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use springtide_store::FailureKind;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, Config, SimpleQueryMessage};
+
+use super::database::{Answer, Found, Listed, Login};
+use super::statement::{Column, Dialect, From, Shape, Statement};
+use super::tls::{Tls, Trust};
+use super::value::{Value, unhex};
+use crate::fetch::FetchFailure;
+
+/// A session that can only read.
+#[derive(Debug)]
+pub(crate) struct Session {
+    client: Client,
+    timeout: Duration,
+    kinds: Vec<Column>,
+}
+
+/// How long a server may take to say who it is.
+const CONNECT: Duration = Duration::from_secs(10);
+/// A statement is given up a little after the server should have done so itself.
+const MARGIN: Duration = Duration::from_secs(2);
+
+impl Session {
+    pub(super) async fn open(login: &Login) -> Result<Self, FetchFailure> {
+        let (mut config, trust) = config(login)?;
+        let millis = login.timeout.as_millis();
+        config
+            .application_name(login.application())
+            .connect_timeout(CONNECT.min(login.timeout))
+            .options(format!(
+                "-c default_transaction_read_only=on -c statement_timeout={millis} \
+                 -c lock_timeout={millis} -c idle_in_transaction_session_timeout={millis} \
+                 -c TimeZone=UTC -c DateStyle=ISO -c bytea_output=hex \
+                 -c extra_float_digits=1 -c standard_conforming_strings=on \
+                 -c client_encoding=UTF8"
+            ));
+        if let Some(password) = &login.password {
+            config.password(password);
+        }
+        let connecting = config.connect(Tls::new(trust)?);
+        let opened = tokio::time::timeout(CONNECT + MARGIN, connecting).await;
+        let (client, connection) = match opened {
+            Ok(opened) => opened.map_err(|error| describe(&error))?,
+            Err(_) => {
+                let message = "the database did not answer";
+                return Err(FetchFailure::new(FailureKind::Timeout, message));
+            }
+        };
+        // It ends with the client; what breaks it breaks the statement under way.
+        tokio::spawn(async move {
+            let _ = connection.await;
+        });
+        Ok(Self {
+            client,
+            timeout: login.timeout,
+            kinds: Vec::new(),
+        })
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    pub(super) async fn ask(&mut self, statement: &Statement) -> Result<Answer, FetchFailure> {
+        let asked = self.client.simple_query(&statement.text);
+        let answered = tokio::time::timeout(self.timeout + MARGIN, asked).await;
+        let Ok(answered) = answered else {
+            let message = "the statement took too long";
+            return Err(FetchFailure::new(FailureKind::Timeout, message));
+        };
+        let mut answer = Answer::default();
+        for message in answered.map_err(|error| describe(&error))? {
+            match message {
+                SimpleQueryMessage::RowDescription(columns) => {
+                    let names = columns.iter().map(|column| column.name().to_owned());
+                    answer.columns = names.collect();
+                }
+                SimpleQueryMessage::Row(row) => {
+                    let mut values = Vec::with_capacity(row.len());
+                    for at in 0..row.len() {
+                        let name = row.columns()[at].name();
+                        let kind = self.kinds.iter().find(|known| known.name == name);
+                        let kind = kind.map_or("text", |known| &known.kind);
+                        values.push(value(row.get(at), kind).ok_or_else(|| unread(name, kind))?);
+                    }
+                    answer.rows.push(values);
+                }
+                _ => {}
+            }
+        }
+        Ok(answer)
+    }
+
+    pub(super) async fn shape(
+        &mut self,
+        from: &From,
+        key: &[String],
+    ) -> Result<Shape, FetchFailure> {
+        let text = format!("select * from {}", Dialect::Postgres.from(from));
+        let prepared = self.client.prepare(&text);
+        let prepared = tokio::time::timeout(self.timeout + MARGIN, prepared).await;
+        let Ok(prepared) = prepared else {
+            let message = "the database did not answer";
+            return Err(FetchFailure::new(FailureKind::Timeout, message));
+        };
+        let prepared = prepared.map_err(|error| match (error.code(), from) {
+            (Some(&SqlState::UNDEFINED_TABLE), From::Table(parts)) => {
+                let message = format!("there is no table {}", parts.join("."));
+                FetchFailure::new(FailureKind::Database, message)
+            }
+            _ => describe(&error),
+        })?;
+        let columns = prepared.columns().iter().map(|column| {
+            let kind = column.type_();
+            let name = match kind.schema() {
+                "pg_catalog" => kind.name().to_owned(),
+                schema => {
+                    let parts = [schema.to_owned(), kind.name().to_owned()];
+                    Dialect::Postgres.from(&From::Table(parts.to_vec()))
+                }
+            };
+            Column {
+                name: column.name().to_owned(),
+                kind: name,
+            }
+        });
+        let columns: Vec<Column> = columns.collect();
+        self.kinds.clone_from(&columns);
+        let (mut primary, mut collated) = (Vec::new(), Vec::new());
+        if let From::Table(_) = from {
+            (primary, collated) = self.keys(from).await?;
+        }
+        let key = match key.is_empty() {
+            true => primary,
+            false => key.to_vec(),
+        };
+        let is_ordered = key.iter().all(|name| {
+            let kind = columns.iter().find(|column| column.name == *name);
+            let kind = kind.map_or("", |column| &column.kind);
+            let is_text = ["text", "varchar"].contains(&kind) && !collated.contains(name);
+            is_text || ["int2", "int4", "int8", "oid", "uuid", "bytea"].contains(&kind)
+        });
+        Ok(Shape {
+            columns,
+            key,
+            is_ordered: is_ordered && matches!(from, From::Table(_)),
+        })
+    }
+
+    /// The columns of the primary key, in its order, and the columns whose text is in the
+    /// order of a language.
+    async fn keys(&mut self, from: &From) -> Result<(Vec<String>, Vec<String>), FetchFailure> {
+        let text = format!(
+            "select a.attname, coalesce(array_position(i.indkey::int2[], a.attnum), -1), \
+             coalesce(l.collname in ('C', 'POSIX', 'ucs_basic') \
+               or l.collname = 'default' and d.datcollate in ('C', 'POSIX'), true) \
+             from pg_catalog.pg_attribute a \
+             left join pg_catalog.pg_index i on i.indrelid = a.attrelid and i.indisprimary \
+             left join pg_catalog.pg_collation l on l.oid = a.attcollation \
+             left join pg_catalog.pg_database d on d.datname = current_database() \
+             where a.attrelid = {}::regclass and a.attnum > 0 and not a.attisdropped \
+             order by 2",
+            Dialect::Postgres.text(&Dialect::Postgres.from(from))
+        );
+        let answer = self.ask(&Statement::plain(text)).await?;
+        let (mut primary, mut collated) = (Vec::new(), Vec::new());
+        for row in answer.rows {
+            let [Value::Text(name), Value::Text(place), Value::Text(is_plain)] = &row[..] else {
+                continue;
+            };
+            if place != "-1" {
+                primary.push(name.clone());
+            }
+            if is_plain != "t" {
+                collated.push(name.clone());
+            }
+        }
+        Ok((primary, collated))
+    }
+
+    /// Whether there is an index whose first columns are these, or so few rows that none is
+    /// needed.
+    pub(super) async fn has_index(
+        &mut self,
+        from: &From,
+        key: &[String],
+    ) -> Result<bool, FetchFailure> {
+        let text = format!(
+            "select array_to_string(array(select a.attname from \
+               unnest(i.indkey::int2[]) with ordinality k(n, at) \
+               join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.n \
+               order by k.at), chr(1)), c.reltuples < {FEW_ROWS} \
+             from pg_catalog.pg_class c left join pg_catalog.pg_index i \
+               on i.indrelid = c.oid and i.indisvalid and i.indpred is null \
+             where c.oid = {}::regclass",
+            Dialect::Postgres.text(&Dialect::Postgres.from(from))
+        );
+        let answer = self.ask(&Statement::plain(text)).await?;
+        let key = key.join("\u{1}");
+        let is_good = |row: &Vec<Value>| {
+            let columns = matches!(row.first(), Some(Value::Text(columns))
+                if *columns == key || columns.starts_with(&format!("{key}\u{1}")));
+            columns || matches!(row.get(1), Some(Value::Text(is_few)) if is_few == "t")
+        };
+        Ok(answer.rows.iter().any(is_good))
+    }
+
+    pub(super) async fn tables(&mut self) -> Result<Vec<Listed>, FetchFailure> {
+        let text = "select n.nspname, c.relname, c.reltuples::bigint, c.relkind in ('v', 'm') \
+             from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
+             where c.relkind in ('r', 'p', 'v', 'm', 'f') and not c.relispartition \
+             and n.nspname not in ('pg_catalog', 'information_schema', 'pg_toast') \
+             and has_schema_privilege(n.oid, 'usage') \
+             and has_any_column_privilege(c.oid, 'select') order by 1, 2 limit 500";
+        self.kinds.clear();
+        let answer = self.ask(&Statement::plain(text)).await?;
+        let mut tables = Vec::new();
+        for row in answer.rows {
+            let [
+                Value::Text(schema),
+                Value::Text(name),
+                Value::Text(n),
+                Value::Text(is_view),
+            ] = &row[..]
+            else {
+                continue;
+            };
+            let from = From::Table(vec![schema.clone(), name.clone()]);
+            let shape = self.shape(&from, &[]).await?;
+            self.kinds.clear();
+            tables.push(Listed {
+                name: format!("{schema}.{name}"),
+                n_rows: n.parse().ok().filter(|n: &f64| *n >= 0.0),
+                is_view: is_view == "t",
+                found: Found::of(&shape),
+            });
+        }
+        Ok(tables)
+    }
+}
+
+/// A table of fewer rows, as the server last counted, is read without an index.
+const FEW_ROWS: u64 = 10_000;
+
+/// What an address says, and how far the server's certificate has to be good.
+fn config(login: &Login) -> Result<(Config, Trust), FetchFailure> {
+    let refuse = |message: String| FetchFailure::new(FailureKind::Url, message);
+    let mut url = url::Url::parse(&login.url)
+        .map_err(|error| refuse(format!("the address of the database is none: {error}")))?;
+    let mut mode = "prefer".to_owned();
+    let mut kept = Vec::new();
+    for (key, value) in url.query_pairs() {
+        match &*key {
+            "sslmode" => mode = value.into_owned(),
+            _ => kept.push((key.into_owned(), value.into_owned())),
+        }
+    }
+    url.set_query(None);
+    if !kept.is_empty() {
+        url.query_pairs_mut().extend_pairs(kept);
+    }
+    let mut config: Config = url
+        .as_str()
+        .parse()
+        .map_err(|error| refuse(format!("the address of the database is none: {error}")))?;
+    let trust = match &*mode {
+        "disable" => {
+            config.ssl_mode(SslMode::Disable);
+            Trust::Anyone
+        }
+        "allow" | "prefer" => {
+            config.ssl_mode(SslMode::Prefer);
+            Trust::Anyone
+        }
+        "require" => {
+            config.ssl_mode(SslMode::Require);
+            Trust::Anyone
+        }
+        "verify-ca" | "verify-full" => {
+            config.ssl_mode(SslMode::Require);
+            Trust::Certified
+        }
+        other => return Err(refuse(format!("there is no sslmode {other}"))),
+    };
+    Ok((config, trust))
+}
+
+/// A value of a type, from the server's spelling of it.
+fn value(text: Option<&str>, kind: &str) -> Option<Value> {
+    let Some(text) = text else {
+        return Some(Value::Null);
+    };
+    Some(match kind {
+        "int2" | "int4" | "int8" | "oid" => Value::Integer(text.parse().ok()?),
+        "float4" | "float8" => match text {
+            "NaN" | "Infinity" | "-Infinity" => Value::Text(text.to_owned()),
+            number => Value::real(number.parse().ok()?),
+        },
+        "bool" => Value::Integer(i64::from(text == "t")),
+        "bytea" => Value::Bytes(unhex(text.strip_prefix("\\x")?)?),
+        "timestamp" => Value::Text(moment(text, "")),
+        "timestamptz" => Value::Text(moment(text, "Z")),
+        _ => Value::Text(text.to_owned()),
+    })
+}
+
+/// A time in ISO 8601. Those that have none there are left as they are.
+fn moment(text: &str, zone: &str) -> String {
+    let is_plain = text.starts_with(|c: char| c.is_ascii_digit()) && !text.ends_with("BC");
+    match text.split_once(' ') {
+        Some((date, time)) if is_plain => {
+            let time = time.strip_suffix("+00").unwrap_or(time);
+            format!("{date}T{time}{zone}")
+        }
+        _ => text.to_owned(),
+    }
+}
+
+fn unread(name: &str, kind: &str) -> FetchFailure {
+    let message = format!("column {name} has a value that is no {kind}");
+    FetchFailure::new(FailureKind::Database, message)
+}
+
+/// What went wrong, without anything of the address but what the server says.
+fn describe(error: &tokio_postgres::Error) -> FetchFailure {
+    let Some(said) = error.as_db_error() else {
+        let mut message = String::new();
+        let mut cause: Option<&dyn std::error::Error> = Some(error);
+        while let Some(error) = cause {
+            let separator = if message.is_empty() { "" } else { ": " };
+            let _ = write!(message, "{separator}{error}");
+            cause = error.source();
+        }
+        let kind = match () {
+            () if message.contains("timed out") => FailureKind::Timeout,
+            () if error.is_closed() => FailureKind::Reset,
+            () => FailureKind::Connect,
+        };
+        return FetchFailure::new(kind, message);
+    };
+    let state = said.code();
+    let class = state.code().get(..2).unwrap_or_default();
+    let kind = match (class, state) {
+        (_, &SqlState::QUERY_CANCELED) => FailureKind::Timeout,
+        // Connections refused, servers that are starting or stopping, or have no room.
+        ("08" | "57" | "53", _) => FailureKind::Connect,
+        _ => FailureKind::Database,
+    };
+    let mut message = said.message().to_owned();
+    if let Some(hint) = said.hint() {
+        let _ = write!(message, " ({hint})");
+    }
+    FetchFailure::new(kind, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_what_the_server_spells() {
+        let text = |text: &str| Some(Value::Text(text.to_owned()));
+        assert_eq!(value(Some("-7"), "int8"), Some(Value::Integer(-7)));
+        assert_eq!(value(Some("0.1"), "float4"), Some(Value::Real(0.1)));
+        assert_eq!(value(Some("NaN"), "float8"), text("NaN"));
+        assert_eq!(value(Some("12.300"), "numeric"), text("12.300"));
+        assert_eq!(value(Some("t"), "bool"), Some(Value::Integer(1)));
+        assert_eq!(
+            value(Some("\\x00ff"), "bytea"),
+            Some(Value::Bytes(vec![0, 255]))
+        );
+        assert_eq!(value(None, "int8"), Some(Value::Null));
+        assert_eq!(
+            value(Some("2026-11-18 05:00:01.25+00"), "timestamptz"),
+            text("2026-11-18T05:00:01.25Z")
+        );
+        assert_eq!(
+            value(Some("2026-11-18 05:00:01"), "timestamp"),
+            text("2026-11-18T05:00:01")
+        );
+        assert_eq!(value(Some("infinity"), "timestamptz"), text("infinity"));
+        assert_eq!(value(Some("x"), "int8"), None);
+    }
+
+    #[test]
+    fn the_mode_of_the_address_is_libpqs() {
+        let of = |url: &str| {
+            let login = Login {
+                url: url.to_owned(),
+                ..Login::default()
+            };
+            config(&login).map(|(config, trust)| (config.get_ssl_mode(), trust))
+        };
+        let base = "postgres://reader@db.example.org/shop";
+        assert_eq!(of(base).unwrap(), (SslMode::Prefer, Trust::Anyone));
+        let full = of(&format!("{base}?sslmode=verify-full"));
+        assert_eq!(full.unwrap(), (SslMode::Require, Trust::Certified));
+        assert!(of(&format!("{base}?sslmode=maybe")).is_err());
+    }
+}

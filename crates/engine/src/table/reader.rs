@@ -1,0 +1,126 @@
+//! What others read of a copy, beside whoever writes it: its rows, and what happened to
+//! them.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::types::Value as Sql;
+use rusqlite::{Connection, OpenFlags};
+use springtide_store::Moment;
+
+use super::copy::of_sql;
+use super::statement::Dialect;
+use super::value::Row;
+
+/// Why a copy cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct CopyError(#[from] rusqlite::Error);
+
+/// A copy, to be read.
+#[derive(Debug)]
+pub struct CopyReader {
+    connection: Connection,
+}
+
+/// Something that happened to a row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RowLogged {
+    /// Its number in this copy, rising.
+    pub number: i64,
+    /// Of which source.
+    pub source: String,
+    /// `added`, `changed`, `gone` or `schema`.
+    pub kind: String,
+    /// Its key, a JSON array.
+    pub key: String,
+    /// When it was found.
+    pub found_at: Moment,
+    /// The poll before that, if there was one.
+    pub previous_poll_at: Option<Moment>,
+    /// The row before, a JSON object.
+    pub before: Option<String>,
+    /// The row after.
+    pub after: Option<String>,
+}
+
+impl CopyReader {
+    /// Opens a copy; nothing if there is none yet.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn open(path: &Path) -> Result<Option<Self>, CopyError> {
+        if !path.exists() {
+            return Ok(None);
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(Duration::from_secs(5))?;
+        Ok(Some(Self { connection }))
+    }
+
+    /// What happened to rows of a source since a moment, newest first: at most so many with
+    /// numbers below one.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn log(
+        &self,
+        source: &str,
+        since: Option<Moment>,
+        before: i64,
+        limit: usize,
+    ) -> Result<Vec<RowLogged>, CopyError> {
+        let sql = "SELECT number, source, kind, key, found_at, previous_poll_at, before, after \
+                   FROM springtide_log WHERE source = ?1 AND found_at >= ?2 AND number < ?3 \
+                   ORDER BY number DESC LIMIT ?4";
+        let mut statement = self.connection.prepare(sql)?;
+        let since = since.map_or(i64::MIN, |since| since.0);
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = statement.query_map((source, since, before, limit), |row| {
+            Ok(RowLogged {
+                number: row.get(0)?,
+                source: row.get(1)?,
+                kind: row.get(2)?,
+                key: row.get(3)?,
+                found_at: Moment(row.get(4)?),
+                previous_poll_at: row.get::<_, Option<i64>>(5)?.map(Moment),
+                before: row.get(6)?,
+                after: row.get(7)?,
+            })
+        })?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The columns of a table; none if there is no such table yet.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn columns(&self, table: &str) -> Result<Vec<String>, CopyError> {
+        let sql = "SELECT name FROM pragma_table_info(?)";
+        let mut statement = self.connection.prepare(sql)?;
+        let names = statement.query_map([table], |row| row.get(0))?;
+        Ok(names.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Calls `each` with every row of a table.
+    ///
+    /// # Errors
+    /// If it cannot be read, or as soon as `each` says so.
+    pub fn rows<E: From<CopyError>>(
+        &self,
+        table: &str,
+        each: &mut dyn FnMut(Row) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let sql = format!("SELECT * FROM {}", Dialect::Sqlite.name(table));
+        let refuse = |error: rusqlite::Error| E::from(CopyError(error));
+        let mut statement = self.connection.prepare(&sql).map_err(refuse)?;
+        let n = statement.column_count();
+        let mut rows = statement.query([]).map_err(refuse)?;
+        while let Some(row) = rows.next().map_err(refuse)? {
+            let values = (0..n).map(|at| Ok(of_sql(row.get::<_, Sql>(at)?)));
+            each(values.collect::<rusqlite::Result<Row>>().map_err(refuse)?)?;
+        }
+        Ok(())
+    }
+}

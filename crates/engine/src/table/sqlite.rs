@@ -1,0 +1,225 @@
+//! Tables of a SQLite file.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rusqlite::types::{Value as Sql, ValueRef};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use springtide_store::FailureKind;
+
+use super::database::{Answer, Found, Listed};
+use super::statement::{Column, Dialect, From, Shape, Statement};
+use super::value::Value;
+use crate::fetch::FetchFailure;
+
+/// A file that is read, and never written.
+#[derive(Debug)]
+pub(crate) struct File {
+    connection: Connection,
+    timeout: Duration,
+}
+
+/// Steps of SQLite's own machine between two looks at the clock.
+const STEPS: i32 = 10_000;
+
+impl File {
+    pub(super) fn open(path: &Path, timeout: Duration) -> Result<Self, FetchFailure> {
+        if !path.exists() {
+            let message = format!("there is no file {}", path.display());
+            return Err(FetchFailure::new(FailureKind::Connect, message));
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags).map_err(|e| describe(&e))?;
+        connection
+            .busy_timeout(timeout.min(Duration::from_secs(5)))
+            .and_then(|()| connection.pragma_update(None, "query_only", true))
+            .map_err(|error| describe(&error))?;
+        Ok(Self {
+            connection,
+            timeout,
+        })
+    }
+
+    pub(super) fn ask(&mut self, statement: &Statement) -> Result<Answer, FetchFailure> {
+        let until = Instant::now() + self.timeout;
+        let hook = Some(move || Instant::now() >= until);
+        self.connection
+            .progress_handler(STEPS, hook)
+            .map_err(|error| describe(&error))?;
+        self.rows(statement).map_err(|error| describe(&error))
+    }
+
+    fn rows(&self, statement: &Statement) -> rusqlite::Result<Answer> {
+        let mut prepared = self.connection.prepare(&statement.text)?;
+        let columns: Vec<String> = prepared
+            .column_names()
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
+        let values = statement.values.iter().map(to_sql);
+        let mut found = prepared.query(rusqlite::params_from_iter(values))?;
+        let mut rows = Vec::new();
+        while let Some(row) = found.next()? {
+            let values = (0..columns.len()).map(|at| Ok(of_sql(row.get_ref(at)?)));
+            rows.push(values.collect::<rusqlite::Result<Vec<Value>>>()?);
+        }
+        Ok(Answer { columns, rows })
+    }
+
+    pub(super) fn shape(&mut self, from: &From, key: &[String]) -> Result<Shape, FetchFailure> {
+        let From::Table(parts) = from else {
+            let text = format!("select * from {} limit 0", Dialect::Sqlite.from(from));
+            let answer = self.ask(&Statement::plain(text))?;
+            let columns = answer.columns.into_iter();
+            let columns = columns.map(|name| Column {
+                name,
+                kind: String::new(),
+            });
+            return Ok(Shape {
+                columns: columns.collect(),
+                key: key.to_vec(),
+                is_ordered: false,
+            });
+        };
+        let table = parts.last().cloned().unwrap_or_default();
+        let described = self.described(&table).map_err(|error| describe(&error))?;
+        if described.is_empty() {
+            let message = format!("there is no table {table}");
+            return Err(FetchFailure::new(FailureKind::Database, message));
+        }
+        let mut primary: Vec<&(String, String, i64)> = described.iter().collect();
+        primary.retain(|(_, _, place)| *place > 0);
+        primary.sort_by_key(|(_, _, place)| *place);
+        let key = match key.is_empty() {
+            true => primary.iter().map(|(name, _, _)| name.clone()).collect(),
+            false => key.to_vec(),
+        };
+        Ok(Shape {
+            // Text is compared by its bytes unless someone says otherwise.
+            is_ordered: !self.collates(&table).map_err(|error| describe(&error))?,
+            columns: described
+                .into_iter()
+                .map(|(name, kind, _)| Column { name, kind })
+                .collect(),
+            key,
+        })
+    }
+
+    fn described(&self, table: &str) -> rusqlite::Result<Vec<(String, String, i64)>> {
+        let sql =
+            "select name, lower(type), pk from pragma_table_xinfo(?1) where hidden in (0, 2, 3)";
+        let mut statement = self.connection.prepare(sql)?;
+        let rows =
+            statement.query_map([table], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        rows.collect()
+    }
+
+    /// Whether text of a table may be in another order than that of its bytes.
+    fn collates(&self, table: &str) -> rusqlite::Result<bool> {
+        let sql = "select count(*) from sqlite_master where type = 'table' and name = ?1 \
+                   and lower(sql) like '%collate%'";
+        let n: i64 = self.connection.query_row(sql, [table], |row| row.get(0))?;
+        Ok(n > 0)
+    }
+
+    /// Whether there is an index whose first columns are these.
+    pub(super) fn has_index(&self, table: &str, key: &[String]) -> Result<bool, FetchFailure> {
+        let look = || -> rusqlite::Result<bool> {
+            let described = self.described(table)?;
+            let place = |name: &String| described.iter().find(|(known, _, _)| known == name);
+            let is_primary = key
+                .iter()
+                .enumerate()
+                .all(|(at, name)| place(name).is_some_and(|(_, _, place)| *place == at as i64 + 1));
+            if is_primary {
+                return Ok(true);
+            }
+            let mut indexes = self
+                .connection
+                .prepare("select name from pragma_index_list(?1)")?;
+            let names = indexes.query_map([table], |row| row.get::<_, String>(0))?;
+            for name in names {
+                let sql = "select name from pragma_index_info(?1) order by seqno";
+                let mut columns = self.connection.prepare(sql)?;
+                let columns = columns.query_map([name?], |row| row.get::<_, Option<String>>(0))?;
+                let columns = columns.collect::<rusqlite::Result<Vec<_>>>()?;
+                let is_first = |(at, name): (usize, &String)| {
+                    columns
+                        .get(at)
+                        .is_some_and(|column| column.as_ref() == Some(name))
+                };
+                if key.iter().enumerate().all(is_first) {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        };
+        look().map_err(|error| describe(&error))
+    }
+
+    pub(super) fn tables(&mut self) -> Result<Vec<Listed>, FetchFailure> {
+        let sql = "select name, type from sqlite_master where type in ('table', 'view') \
+                   and name not like 'sqlite\\_%' escape '\\' order by name";
+        let answer = self.ask(&Statement::plain(sql))?;
+        let mut tables = Vec::new();
+        for row in answer.rows {
+            let [Value::Text(name), Value::Text(kind)] = &row[..] else {
+                continue;
+            };
+            let from = From::Table(vec![name.clone()]);
+            let shape = self.shape(&from, &[])?;
+            tables.push(Listed {
+                name: name.clone(),
+                n_rows: None,
+                is_view: kind == "view",
+                found: Found::of(&shape),
+            });
+        }
+        Ok(tables)
+    }
+}
+
+fn to_sql(value: &Value) -> Sql {
+    match value {
+        Value::Null => Sql::Null,
+        Value::Integer(number) => Sql::Integer(*number),
+        Value::Real(number) => Sql::Real(*number),
+        Value::Text(text) => Sql::Text(text.clone()),
+        Value::Bytes(bytes) => Sql::Blob(bytes.clone()),
+    }
+}
+
+fn of_sql(value: ValueRef<'_>) -> Value {
+    match value {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(number) => Value::Integer(number),
+        ValueRef::Real(number) => Value::real(number),
+        // What is said to be text may be any bytes.
+        ValueRef::Text(text) => match std::str::from_utf8(text) {
+            Ok(text) => Value::Text(text.to_owned()),
+            Err(_) => Value::Bytes(text.to_owned()),
+        },
+        ValueRef::Blob(bytes) => Value::Bytes(bytes.to_owned()),
+    }
+}
+
+fn describe(error: &rusqlite::Error) -> FetchFailure {
+    let (kind, message) = match error.sqlite_error_code() {
+        Some(ErrorCode::OperationInterrupted) => (
+            FailureKind::Timeout,
+            "the statement took too long".to_owned(),
+        ),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => (
+            FailureKind::Timeout,
+            "another process has kept the file locked".to_owned(),
+        ),
+        Some(ErrorCode::CannotOpen) => (FailureKind::Connect, "cannot open the file".to_owned()),
+        Some(ErrorCode::NotADatabase) => (
+            FailureKind::Database,
+            "the file is no SQLite database".to_owned(),
+        ),
+        Some(ErrorCode::TooBig) => (FailureKind::TooLarge, "a row is too large".to_owned()),
+        _ => (FailureKind::Database, error.to_string()),
+    };
+    FetchFailure::new(kind, message)
+}

@@ -1,0 +1,254 @@
+//! Statements: what is asked of a database, in the words of each.
+
+use super::block::Range;
+use super::value::{Value, hex};
+
+/// How a database is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    Sqlite,
+    Postgres,
+    MySql,
+}
+
+/// What is asked for: a table, or what a query returns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum From {
+    /// A table by its name, with its schema if that is said.
+    Table(Vec<String>),
+    /// A query of the user's.
+    Query(String),
+}
+
+/// What is known of what is asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Shape {
+    pub(crate) columns: Vec<Column>,
+    /// The columns of the key, by name.
+    pub(crate) key: Vec<String>,
+    /// Whether keys are in the order of their values, as we compare them.
+    pub(crate) is_ordered: bool,
+}
+
+/// A column, and its type as the database calls it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) kind: String,
+}
+
+impl Shape {
+    pub(crate) fn column(&self, name: &str) -> Option<&Column> {
+        self.columns.iter().find(|column| column.name == name)
+    }
+}
+
+/// A statement, and the values that go with it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Statement {
+    pub(crate) text: String,
+    pub(crate) values: Vec<Value>,
+}
+
+impl Statement {
+    pub(crate) fn plain(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            values: Vec::new(),
+        }
+    }
+}
+
+impl Dialect {
+    /// A name, so that no character in it means anything.
+    pub(crate) fn name(self, name: &str) -> String {
+        match self {
+            Self::Sqlite | Self::Postgres => format!("\"{}\"", name.replace('"', "\"\"")),
+            Self::MySql => format!("`{}`", name.replace('`', "``")),
+        }
+    }
+
+    pub(crate) fn names<'a>(self, names: impl IntoIterator<Item = &'a String>) -> String {
+        let names = names.into_iter().map(|name| self.name(name));
+        names.collect::<Vec<_>>().join(", ")
+    }
+
+    pub(crate) fn from(self, from: &From) -> String {
+        match from {
+            From::Table(parts) => {
+                let parts: Vec<String> = parts.iter().map(|part| self.name(part)).collect();
+                parts.join(".")
+            }
+            From::Query(query) => format!("({query}) as {}", self.name("asked")),
+        }
+    }
+
+    /// A text as a literal.
+    pub(crate) fn text(self, text: &str) -> String {
+        match self {
+            Self::Sqlite | Self::Postgres => format!("'{}'", text.replace('\'', "''")),
+            Self::MySql => format!("_utf8mb4 x'{}'", hex(text.as_bytes())),
+        }
+    }
+
+    /// A value in a statement, to be compared with a column of this kind.
+    fn value(self, value: &Value, kind: &str, values: &mut Vec<Value>) -> String {
+        match (self, value) {
+            (Self::Sqlite, value) => {
+                values.push(value.clone());
+                format!("?{}", values.len())
+            }
+            (_, Value::Null) => "null".to_owned(),
+            (Self::Postgres, Value::Bytes(bytes)) => format!("'\\x{}'::bytea", hex(bytes)),
+            (Self::Postgres, value) => {
+                let plain = match value {
+                    Value::Text(text) => text.clone(),
+                    value => value.to_plain_json().to_string(),
+                };
+                format!("{}::{kind}", self.text(&plain))
+            }
+            (Self::MySql, Value::Bytes(bytes)) => format!("x'{}'", hex(bytes)),
+            (Self::MySql, Value::Text(text)) if is_number(kind) => plain_number(text),
+            (Self::MySql, Value::Text(text)) => self.text(text),
+            (Self::MySql, value) => value.to_plain_json().to_string(),
+        }
+    }
+
+    /// That a list of columns is at or after these values, or after them, in their order.
+    fn after(
+        self,
+        columns: &[&Column],
+        than: &[Value],
+        is_strict: bool,
+        values: &mut Vec<Value>,
+    ) -> String {
+        let names: Vec<String> = columns.iter().map(|c| self.name(&c.name)).collect();
+        let sign = if is_strict { ">" } else { ">=" };
+        if columns.len() == 1 {
+            let value = self.value(&than[0], &columns[0].kind, values);
+            return format!("{} {sign} {value}", names[0]);
+        }
+        if self != Self::MySql {
+            let each = columns.iter().zip(than);
+            let each: Vec<String> = each
+                .map(|(column, value)| self.value(value, &column.kind, values))
+                .collect();
+            return format!("({}) {sign} ({})", names.join(", "), each.join(", "));
+        }
+        // It reads an index by a range only if the first column is compared by itself.
+        let literals: Vec<String> = (columns.iter().zip(than))
+            .map(|(column, value)| self.value(value, &column.kind, values))
+            .collect();
+        let mut any = Vec::new();
+        for last in 0..columns.len() {
+            let is_last = last + 1 == columns.len();
+            let sign = if is_last { sign } else { ">" };
+            let equal = (0..last).map(|at| format!("{} = {}", names[at], literals[at]));
+            let mut all: Vec<String> = equal.collect();
+            all.push(format!("{} {sign} {}", names[last], literals[last]));
+            any.push(format!("({})", all.join(" and ")));
+        }
+        format!("{} >= {} and ({})", names[0], literals[0], any.join(" or "))
+    }
+
+    /// The rows of a range, in the order of their keys, at most so many.
+    pub(crate) fn range(
+        self,
+        from: &From,
+        shown: &str,
+        shape: &Shape,
+        range: &Range,
+        limit: Option<usize>,
+    ) -> Statement {
+        let mut values = Vec::new();
+        let condition = self.within(shape, range, &mut values);
+        let key = self.names(&shape.key);
+        let limit = limit.map_or_else(String::new, |limit| format!(" limit {limit}"));
+        Statement {
+            text: format!(
+                "select {shown} from {}{condition} order by {key}{limit}",
+                self.from(from)
+            ),
+            values,
+        }
+    }
+
+    /// That a key is in a range, if that says anything.
+    pub(crate) fn within(self, shape: &Shape, range: &Range, values: &mut Vec<Value>) -> String {
+        let columns: Vec<&Column> = shape.key.iter().filter_map(|k| shape.column(k)).collect();
+        let mut all = Vec::new();
+        if let Some(from) = range.from.as_ref().filter(|f| f.len() == columns.len()) {
+            all.push(self.after(&columns, from, false, values));
+        }
+        if let Some(to) = range.to.as_ref().filter(|to| to.len() == columns.len()) {
+            all.push(format!("not ({})", self.after(&columns, to, false, values)));
+            if let (Self::MySql | Self::Postgres, [first, ..], [value, ..]) =
+                (self, &columns[..], &to[..])
+            {
+                // Said again in words that an index can be read by.
+                let value = self.value(value, &first.kind, values);
+                all.push(format!("{} <= {value}", self.name(&first.name)));
+            }
+        }
+        match all.is_empty() {
+            true => String::new(),
+            false => format!(" where {}", all.join(" and ")),
+        }
+    }
+
+    /// Rows from a value of the cursor on, or after a row, in the order of cursor and key.
+    pub(crate) fn past(
+        self,
+        from: &From,
+        shown: &str,
+        shape: &Shape,
+        cursor: &Column,
+        start: &Start,
+        limit: usize,
+    ) -> Statement {
+        let mut values = Vec::new();
+        let key = shape.key.iter().filter_map(|name| shape.column(name));
+        let order: Vec<&Column> = std::iter::once(cursor).chain(key).collect();
+        let condition = match start {
+            Start::Beginning => format!("{} is not null", self.name(&cursor.name)),
+            Start::At(value) => {
+                self.after(&[cursor], std::slice::from_ref(value), false, &mut values)
+            }
+            Start::After(position) => self.after(&order, position, true, &mut values),
+        };
+        let by = self.names(order.iter().map(|column| &column.name));
+        Statement {
+            text: format!(
+                "select {shown} from {} where {condition} order by {by} limit {limit}",
+                self.from(from)
+            ),
+            values,
+        }
+    }
+}
+
+/// Where a cursor goes on.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Start {
+    /// Everything.
+    Beginning,
+    /// At this value.
+    At(Value),
+    /// After a row: its cursor, and then its key.
+    After(Vec<Value>),
+}
+
+fn is_number(kind: &str) -> bool {
+    ["decimal", "bigint", "int", "double", "float"].contains(&kind)
+}
+
+/// A number that was kept as text, if it is one.
+fn plain_number(text: &str) -> String {
+    let is_plain = text
+        .bytes()
+        .all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
+    match is_plain && !text.is_empty() {
+        true => text.to_owned(),
+        false => "null".to_owned(),
+    }
+}

@@ -1,0 +1,203 @@
+//! Values of rows as the copy has them, and rows as lines of a body.
+//!
+//! Integers and floats are such, bytes are blobs, and all else is text or null. In a body a
+//! row is a line of JSON: an array of values, bytes as `{"hex": …}`, so that every value is
+//! had back exactly as it was.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+use serde_json::{Map, Number, Value as Json};
+
+/// A value of a row.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// Nothing.
+    Null,
+    /// A whole number.
+    Integer(i64),
+    /// A number; neither NaN nor infinite, which are text.
+    Real(f64),
+    /// Text, and whatever has no kind of its own.
+    Text(String),
+    /// Bytes.
+    Bytes(Vec<u8>),
+}
+
+/// The values of a row, column by column.
+pub type Row = Vec<Value>;
+
+impl Value {
+    /// A float as the copy has it.
+    pub(crate) fn real(number: f64) -> Self {
+        match number {
+            number if number.is_finite() => Self::Real(number),
+            number if number.is_nan() => Self::Text("NaN".to_owned()),
+            number if number > 0.0 => Self::Text("Infinity".to_owned()),
+            _ => Self::Text("-Infinity".to_owned()),
+        }
+    }
+
+    /// As it is written in a body and in keys.
+    pub(crate) fn to_json(&self) -> Json {
+        match self {
+            Self::Bytes(bytes) => {
+                let hex = Json::String(hex(bytes));
+                Json::Object(Map::from_iter([("hex".to_owned(), hex)]))
+            }
+            other => other.to_plain_json(),
+        }
+    }
+
+    /// As it is shown: bytes are text in hex.
+    pub fn to_plain_json(&self) -> Json {
+        match self {
+            Self::Null => Json::Null,
+            Self::Integer(number) => Json::Number((*number).into()),
+            Self::Real(number) => Number::from_f64(*number).map_or(Json::Null, Json::Number),
+            Self::Text(text) => Json::String(text.clone()),
+            Self::Bytes(bytes) => Json::String(hex(bytes)),
+        }
+    }
+
+    /// What was written with [`to_json`](Self::to_json).
+    pub(crate) fn from_json(json: Json) -> Option<Self> {
+        Some(match json {
+            Json::Null => Self::Null,
+            Json::Number(number) => match number.as_i64() {
+                Some(integer) => Self::Integer(integer),
+                None => Self::Real(number.as_f64()?),
+            },
+            Json::String(text) => Self::Text(text),
+            Json::Object(object) => Self::Bytes(unhex(object.get("hex")?.as_str()?)?),
+            Json::Bool(_) | Json::Array(_) => return None,
+        })
+    }
+
+    /// Where it is among values of the same kind, numbers by size and the rest by its
+    /// bytes; nothing if they are of different kinds.
+    pub(crate) fn order(&self, other: &Self) -> Option<Ordering> {
+        match (self, other) {
+            (Self::Integer(a), Self::Integer(b)) => Some(a.cmp(b)),
+            (Self::Text(a), Self::Text(b)) => Some(a.as_bytes().cmp(b.as_bytes())),
+            (Self::Bytes(a), Self::Bytes(b)) => Some(a.cmp(b)),
+            (Self::Real(a), Self::Real(b)) => a.partial_cmp(b),
+            _ => None,
+        }
+    }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        // To a string nothing fails.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
+    if text.len() % 2 == 1 || !text.is_ascii() {
+        return None;
+    }
+    let pairs = (0..text.len()).step_by(2);
+    pairs
+        .map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok())
+        .collect()
+}
+
+/// The rows of a block, in the order of their keys.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Rows {
+    pub(crate) columns: Vec<String>,
+    /// Which of the columns the key is made of.
+    pub(crate) key: Vec<usize>,
+    pub(crate) rows: Vec<Row>,
+}
+
+impl Rows {
+    /// The key of a row.
+    pub(crate) fn key_of(&self, row: &Row) -> Vec<Value> {
+        let values = self.key.iter().filter_map(|&at| row.get(at));
+        values.cloned().collect()
+    }
+
+    /// Rows by their keys.
+    pub(crate) fn by_key(&self) -> HashMap<String, &Row> {
+        let keyed = self.rows.iter();
+        keyed
+            .map(|row| (key_text(&self.key_of(row)), row))
+            .collect()
+    }
+
+    /// As a body: what the columns are, and then a line for each row.
+    pub(crate) fn to_body(&self) -> Vec<u8> {
+        let key = self.key.iter().filter_map(|&at| self.columns.get(at));
+        let key: Vec<&String> = key.collect();
+        let head = serde_json::json!({"columns": self.columns, "key": key});
+        let mut body = head.to_string().into_bytes();
+        body.push(b'\n');
+        for row in &self.rows {
+            let values = row.iter().map(Value::to_json).collect();
+            body.extend(Json::Array(values).to_string().into_bytes());
+            body.push(b'\n');
+        }
+        body
+    }
+
+    /// What was written with [`to_body`](Self::to_body); nothing if it was not.
+    pub(crate) fn from_body(body: &[u8]) -> Option<Self> {
+        let mut lines = body.split(|&byte| byte == b'\n');
+        let head: Json = serde_json::from_slice(lines.next()?).ok()?;
+        let names = |name: &str| -> Option<Vec<String>> {
+            let names = head.get(name)?.as_array()?.iter();
+            names.map(|name| Some(name.as_str()?.to_owned())).collect()
+        };
+        let (columns, key) = (names("columns")?, names("key")?);
+        let key = key
+            .iter()
+            .map(|name| columns.iter().position(|c| c == name));
+        let key = key.collect::<Option<Vec<usize>>>()?;
+        let mut rows = Vec::new();
+        for line in lines.filter(|line| !line.is_empty()) {
+            let values: Vec<Json> = serde_json::from_slice(line).ok()?;
+            let row: Option<Row> = values.into_iter().map(Value::from_json).collect();
+            rows.push(row.filter(|row| row.len() == columns.len())?);
+        }
+        Some(Self { columns, key, rows })
+    }
+}
+
+/// A key as text: a JSON array.
+pub(crate) fn key_text(key: &[Value]) -> String {
+    Json::Array(key.iter().map(Value::to_json).collect()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn values() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            Just(Value::Null),
+            any::<i64>().prop_map(Value::Integer),
+            any::<f64>().prop_map(Value::real),
+            any::<String>().prop_map(Value::Text),
+            any::<Vec<u8>>().prop_map(Value::Bytes),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_body_gives_back_what_it_was_made_of(
+            rows in prop::collection::vec(prop::collection::vec(values(), 3), 0..8)
+        ) {
+            let columns = ["id", "a b", "\u{fc}\n"].map(str::to_owned).to_vec();
+            let rows = Rows { columns, key: vec![0, 2], rows };
+            prop_assert_eq!(Rows::from_body(&rows.to_body()), Some(rows));
+        }
+    }
+}
