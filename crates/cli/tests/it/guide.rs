@@ -123,6 +123,24 @@ fn every_command_of_the_feed_guide_does_what_the_guide_says() {
     assert!(read.n_settings >= 1, "{read:?}");
 }
 
+#[test]
+fn every_command_of_the_guide_to_tables_does_what_the_guide_says() {
+    if Command::new("sqlite3").arg("--version").output().is_err() {
+        println!("LEFT OUT: sqlite3 is not installed");
+        return;
+    }
+    let place = Place::new();
+    let mut reader = Reader {
+        folder: place.path(""),
+        instead: vec![("--for 20s", "--for 4s".into())],
+        settings: vec![("BUDGET_POLLS", "50/s")],
+        before: Box::new(|_| {}),
+        is_quick: true,
+    };
+    let read = reader.read("tables.md");
+    assert!(read.n_commands >= 12, "{read:?}");
+}
+
 /// Someone who does what a guide says, against a server on loopback.
 struct Reader<'a> {
     folder: PathBuf,

@@ -3,6 +3,7 @@
 
 mod config;
 mod cover;
+mod databases;
 mod durability;
 mod errors;
 mod estimate;
@@ -15,6 +16,7 @@ mod reproduce;
 mod run;
 mod search;
 mod simulate;
+mod tables;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@ use springtide_policy::agenda::Poll;
 use springtide_policy::{Span, Time};
 use springtide_store::{
     Change, ChangeKind, Copy, Element, ElementId, Failure, FailureKind, Kept, Moment, Role,
-    SourceId, State, Walk,
+    SourceId, SourceKind, State, Walk,
 };
 
 use super::Engine;
@@ -518,7 +518,7 @@ impl Engine {
             group,
             ..
         } = kept.element;
-        let element = member(role, weight, group, n_elements);
+        let element = member(SourceKind::Table, role, weight, group, n_elements);
         self.agenda.join(id, element, at, &mut self.rng);
         if let Some(memory) = self.agenda.scheduler().remember(id) {
             kept.history.memory = memory;

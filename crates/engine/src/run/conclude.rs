@@ -1,6 +1,6 @@
 //! What follows from a poll that is over.
 
-use springtide_policy::agenda::{ROBOTS_HOLD, listing_weight};
+use springtide_policy::agenda::{ROBOTS_HOLD, cursor_weight, listing_weight};
 use springtide_policy::{Cost, GroupId, Weight};
 use springtide_store::{
     ChangeKind, Element, Failure, FailureKind, Kept, Moment, PollOutcome, Purpose, Role, SourceId,
@@ -82,6 +82,7 @@ impl Engine {
             self.agenda.remove(id, at);
             return Ok(false);
         };
+        let kind = state.settings.kind;
         let copy = seen.before.copy.as_ref();
         if copy.is_some_and(|copy| copy.last_modified.is_some()) {
             state.dates.note(keep::shows_a_false_date(seen));
@@ -108,7 +109,7 @@ impl Engine {
                     group,
                     ..
                 } = kept.element;
-                let element = member(role, weight, group, n_elements);
+                let element = member(kind, role, weight, group, n_elements);
                 let is_watched = self.searches.contains_key(&source) || role == Role::Entry;
                 match is_watched {
                     true => self.agenda.watch(id, element, at),
@@ -297,8 +298,9 @@ pub(super) struct SharedAnswer {
     pub(super) purpose: Purpose,
 }
 
-/// What the scheduler is told of an element whose source has so many.
+/// What the scheduler is told of an element whose source, of this kind, has so many.
 pub(super) fn member(
+    kind: SourceKind,
     role: Role,
     weight: f32,
     group: GroupId,
@@ -307,6 +309,7 @@ pub(super) fn member(
     let weight = f64::from(weight);
     springtide_policy::Element {
         weight: match role {
+            Role::Listing if kind == SourceKind::Table => cursor_weight(weight, n_elements),
             Role::Listing => listing_weight(weight, n_elements),
             _ => Weight::new(weight).unwrap_or(Weight::ONE),
         },

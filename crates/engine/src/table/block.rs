@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use serde_json::Value as Json;
+use serde_json::value::RawValue;
 
 use super::value::{Row, Rows, Value};
 
@@ -83,15 +84,17 @@ fn key(text: &str) -> Option<(Option<Key>, &str)> {
         {
             end += 1;
         }
-        let number = serde_json::from_str(&text[..end]).ok()?;
-        return Some((Some(vec![Value::from_json(number)?]), &text[end..]));
+        return Some((Some(vec![Value::number(&text[..end])?]), &text[end..]));
     }
-    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Json>();
-    let json = values.next()?.ok()?;
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
+    let raw = values.next()?.ok()?;
     let rest = &text[values.byte_offset()..];
-    let key: Option<Key> = match json {
-        Json::Array(values) => values.into_iter().map(Value::from_json).collect(),
-        value => Value::from_json(value).map(|value| vec![value]),
+    let key: Option<Key> = match raw.get().starts_with('[') {
+        true => {
+            let values: Vec<&RawValue> = serde_json::from_str(raw.get()).ok()?;
+            values.into_iter().map(Value::of_raw).collect()
+        }
+        false => Value::of_raw(raw).map(|value| vec![value]),
     };
     Some((Some(key?), rest))
 }
@@ -215,15 +218,20 @@ mod tests {
 
     #[test]
     fn a_block_is_called_by_its_keys() {
-        let key = |json: Json| Some(vec![Value::from_json(json).unwrap()]);
+        let key = |value: Value| Some(vec![value]);
+        let text = |text: &str| Value::Text(text.to_owned());
         let ends = [
             (None, None, "t[..)"),
-            (key(1.into()), key(501.into()), "t[1..501)"),
-            (None, key((-3).into()), "t[..-3)"),
-            (key(1.5.into()), None, "t[1.5..)"),
             (
-                key("a..b\")[".into()),
-                key("z".into()),
+                key(Value::Integer(1)),
+                key(Value::Integer(501)),
+                "t[1..501)",
+            ),
+            (None, key(Value::Integer(-3)), "t[..-3)"),
+            (key(Value::Real(1.5)), None, "t[1.5..)"),
+            (
+                key(text("a..b\")[")),
+                key(text("z")),
                 r#"t["a..b\")[".."z")"#,
             ),
             (

@@ -6,7 +6,8 @@
 //! reads, the next one goes on after the last of them, by cursor and key.
 
 use jiff::{SignedDuration, Timestamp, civil};
-use serde_json::{Value as Json, json};
+use serde_json::json;
+use serde_json::value::RawValue;
 use springtide_store::{Bodies, BodyId, FailureKind};
 
 use super::statement::Start;
@@ -36,14 +37,18 @@ impl CursorState {
     }
 
     pub(crate) fn from_body(body: &[u8]) -> Option<Self> {
-        let json: Json = serde_json::from_slice(body).ok()?;
-        let high = json.get("high").filter(|high| !high.is_null());
-        let after = json.get("after").and_then(Json::as_array);
+        #[derive(serde::Deserialize)]
+        struct Body<'a> {
+            #[serde(borrow)]
+            high: Option<&'a RawValue>,
+            #[serde(borrow)]
+            after: Option<Vec<&'a RawValue>>,
+        }
+        let body: Body<'_> = serde_json::from_slice(body).ok()?;
+        let all = |values: Vec<&RawValue>| values.into_iter().map(Value::of_raw).collect();
         Some(Self {
-            high: high.cloned().and_then(Value::from_json),
-            after: after
-                .map(|values| values.iter().cloned().map(Value::from_json).collect())
-                .unwrap_or_default(),
+            high: body.high.and_then(Value::of_raw),
+            after: body.after.and_then(all),
         })
     }
 

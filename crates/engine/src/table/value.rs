@@ -7,6 +7,7 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
+use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value as Json};
 
 /// A value of a row.
@@ -60,18 +61,27 @@ impl Value {
         }
     }
 
-    /// What was written with [`to_json`](Self::to_json).
-    pub(crate) fn from_json(json: Json) -> Option<Self> {
-        Some(match json {
-            Json::Null => Self::Null,
-            Json::Number(number) => match number.as_i64() {
-                Some(integer) => Self::Integer(integer),
-                None => Self::Real(number.as_f64()?),
-            },
-            Json::String(text) => Self::Text(text),
-            Json::Object(object) => Self::Bytes(unhex(object.get("hex")?.as_str()?)?),
-            Json::Bool(_) | Json::Array(_) => return None,
+    /// What was written with [`to_json`](Self::to_json). Numbers are read from their digits:
+    /// the nearest float, not one beside it.
+    pub(crate) fn of_raw(raw: &RawValue) -> Option<Self> {
+        let text = raw.get();
+        Some(match text.as_bytes().first()? {
+            b'n' => Self::Null,
+            b'"' => Self::Text(serde_json::from_str(text).ok()?),
+            b'{' => {
+                let object: Json = serde_json::from_str(text).ok()?;
+                Self::Bytes(unhex(object.get("hex")?.as_str()?)?)
+            }
+            _ => Self::number(text)?,
         })
+    }
+
+    /// A number from its digits.
+    pub(crate) fn number(text: &str) -> Option<Self> {
+        match text.contains(['.', 'e', 'E']) {
+            true => text.parse().ok().map(Self::Real),
+            false => text.parse().ok().map(Self::Integer),
+        }
     }
 
     /// Where it is among values of the same kind, numbers by size and the rest by its
@@ -161,8 +171,8 @@ impl Rows {
         let key = key.collect::<Option<Vec<usize>>>()?;
         let mut rows = Vec::new();
         for line in lines.filter(|line| !line.is_empty()) {
-            let values: Vec<Json> = serde_json::from_slice(line).ok()?;
-            let row: Option<Row> = values.into_iter().map(Value::from_json).collect();
+            let values: Vec<&RawValue> = serde_json::from_slice(line).ok()?;
+            let row: Option<Row> = values.into_iter().map(Value::of_raw).collect();
             rows.push(row.filter(|row| row.len() == columns.len())?);
         }
         Some(Self { columns, key, rows })

@@ -15,6 +15,13 @@ pub fn listing_weight(weight: f64, n_elements: u64) -> Weight {
     Weight::new(weight).unwrap_or(Weight::ONE)
 }
 
+/// What a cursor weighs whose table has so many blocks of this weight: a poll of it brings
+/// what has changed in any of them.
+pub fn cursor_weight(weight: f64, n_elements: u64) -> Weight {
+    let weight = weight * (n_elements as f64).max(1.0);
+    Weight::new(weight).unwrap_or(Weight::ONE)
+}
+
 /// Listings by when they must be polled again.
 #[derive(Debug, Default)]
 pub(super) struct Listings {

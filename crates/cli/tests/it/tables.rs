@@ -1,0 +1,285 @@
+//! Tables of real databases, as people keep a copy of them.
+
+use serde_json::{Value, json};
+use springtide_engine::table::{self, CopyReader};
+
+use crate::databases::{Kind, Server};
+use crate::{Place, json as document, lines};
+
+/// The rows of a copy, each as a document, by the text of its first value.
+fn copy(place: &Place, file: &str, table: &str) -> Vec<Value> {
+    let reader = CopyReader::open(&place.path(file)).unwrap().unwrap();
+    let columns = reader.columns(table).unwrap();
+    let mut rows = Vec::new();
+    let read = reader.rows::<table::CopyError>(table, &mut |row| {
+        let fields = columns.iter().cloned();
+        let fields = fields.zip(row.iter().map(table::Value::to_plain_json));
+        rows.push(Value::Object(fields.collect()));
+        Ok(())
+    });
+    read.unwrap();
+    rows.sort_by_key(ToString::to_string);
+    rows
+}
+
+fn settings(server: &Server, more: &str) -> String {
+    format!(
+        "[budget]\npolls = \"100/s\"\n\n[[group]]\nmatch = \"127.0.0.1\"\nrate = \"100/s\"\n\
+         concurrency = 1\n\n[source.orders]\nkind = \"table\"\nurl = \"{}\"\n\
+         table = \"orders\"\nblock = 40\ncopy = \"orders.db\"\n{more}",
+        server.url()
+    )
+}
+
+#[test]
+fn a_sqlite_table_is_listed_added_copied_and_exported() {
+    let place = Place::new();
+    let shop = springtide_sqlite(&place, "shop.db");
+    shop("CREATE TABLE orders (id INTEGER PRIMARY KEY, status TEXT, updated_at TEXT)");
+    shop("CREATE TABLE notes (text TEXT)");
+    for id in 1..=300 {
+        shop(&format!(
+            "INSERT INTO orders VALUES ({id}, 'new', '2026-01-01T00:00:00Z')"
+        ));
+    }
+    let listed = document(&place.run("add sqlite:shop.db --json").ok());
+    assert_eq!(listed[0]["table"], "notes");
+    assert_eq!(listed[1]["key"], json!(["id"]));
+    assert_eq!(listed[1]["cursors"], json!(["updated_at"]));
+    assert!(!place.path("springtide.toml").exists());
+    place
+        .run("add sqlite:shop.db --table nothing")
+        .failed(2, &["there is no table nothing"]);
+    place
+        .run("add sqlite:shop.db --table notes")
+        .failed(2, &["no primary key"]);
+    assert!(!place.path("springtide.toml").exists());
+    place
+        .run("add sqlite:shop.db --table orders --cursor updated_at")
+        .ok();
+    place.run("add sqlite:shop.db --table orders").ok();
+    assert_eq!(place.read("springtide.toml").matches("[source.").count(), 1);
+    place.run("run --once").ok();
+    assert_eq!(
+        copy(&place, ".springtide/copies/orders.db", "orders").len(),
+        300
+    );
+    shop("UPDATE orders SET status = 'paid', updated_at = '2026-01-02T00:00:00Z' WHERE id = 7");
+    place.run("run --for 4s --budget 20/s").ok();
+    let log = lines(&place.run("log --rows --json --limit 1").ok());
+    assert_eq!(log[0]["kind"], "changed");
+    assert_eq!(log[0]["key"], json!([7]));
+    assert_eq!(log[0]["source"], "orders");
+    assert_eq!(log[0]["before"]["status"], "new");
+    assert_eq!(log[0]["after"]["status"], "paid");
+    assert!(log[0]["found_at"].is_string());
+    let shown = place.run("log --rows --limit 1").ok().stdout;
+    assert!(shown.contains("status new → paid"), "{shown}");
+    place.run("export rows orders --out rows.csv").ok();
+    assert_eq!(place.read("rows.csv").lines().count(), 301);
+    place.run("export rows orders --out rows.jsonl").ok();
+    assert!(
+        place
+            .read("rows.jsonl")
+            .contains(r#""id":7,"status":"paid""#)
+    );
+    place.run("export rows orders --out rows.parquet").ok();
+    place.run("export rows nobody").failed(2, &["nobody"]);
+    let ls = lines(&place.run("ls --json").ok());
+    assert_eq!(ls[0]["kind"], "table");
+    place.run("doctor").ok();
+}
+
+/// Says things to a SQLite file.
+fn springtide_sqlite(place: &Place, name: &str) -> impl Fn(&str) {
+    let connection = rusqlite::Connection::open(place.path(name)).unwrap();
+    move |text| {
+        connection.execute_batch(text).unwrap();
+    }
+}
+
+#[test]
+fn a_postgres_table_is_followed_in_every_type_and_only_read() {
+    let Some(server) = Server::start(Kind::Postgres) else {
+        return;
+    };
+    server.sql(
+        "create type mood as enum ('glad', 'sad'); \
+         create table orders (region text collate \"de-x-icu\", id int, mood mood, amount numeric(30, 10), \
+           ratio double precision, small real, is_paid boolean, data bytea, doc jsonb, raw json, \
+           tag uuid, day date, at timestamp, zoned timestamptz, span interval, list int[], \
+           primary key (region, id)); \
+         insert into orders select (array['Äpfel', 'apfel', 'Zebra', 'öl', 'it''s'])[1 + i % 5], i, \
+           'glad', 12345678901234567890.0123456789, 0.1, 0.1, i % 2 = 0, '\\x00ff', '{\"b\": 1, \"a\": 2}', \
+           '{\"b\": 1}', '00000000-0000-0000-0000-00000000000a', '2026-02-28', '2026-02-28 12:00:00.25', \
+           '2026-02-28 12:00:00.25+02', '1 day 2 hours', '{1,2}' from generate_series(1, 500) i; \
+         insert into orders (region, id, ratio) values ('x', -1, 'NaN'), ('x', -2, '-Infinity')",
+    );
+    let place = Place::with("springtide.toml", settings(&server, ""));
+    place.run("run --once").ok();
+    let rows = copy(&place, "orders.db", "orders");
+    assert_eq!(rows.len(), 502);
+    let row = rows.iter().find(|row| row["id"] == 2).unwrap();
+    assert_eq!(
+        *row,
+        json!({
+            "region": "Zebra", "id": 2, "mood": "glad",
+            "amount": "12345678901234567890.0123456789", "ratio": 0.1, "small": 0.1,
+            "is_paid": 1, "data": "00ff", "doc": "{\"a\": 2, \"b\": 1}", "raw": "{\"b\": 1}",
+            "tag": "00000000-0000-0000-0000-00000000000a", "day": "2026-02-28",
+            "at": "2026-02-28T12:00:00.25", "zoned": "2026-02-28T10:00:00.25Z",
+            "span": "1 day 02:00:00", "list": "{1,2}",
+        })
+    );
+    let odd = rows.iter().find(|row| row["id"] == -1).unwrap();
+    assert_eq!((&odd["ratio"], &odd["day"]), (&json!("NaN"), &Value::Null));
+
+    server.sql(
+        "update orders set mood = 'sad' where id % 50 = 0; delete from orders where id % 49 = 0; \
+         insert into orders (region, id) select 'Übermut', i from generate_series(1, 300) i",
+    );
+    place.run("run --for 6s").ok();
+    let mine: Vec<String> = copy(&place, "orders.db", "orders")
+        .iter()
+        .map(|row| {
+            let mood = row["mood"].as_str().unwrap_or_default();
+            format!("{}|{}|{mood}", row["region"].as_str().unwrap(), row["id"])
+        })
+        .collect();
+    let mut theirs: Vec<String> = server
+        .sql("select region, id, mood from orders")
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    let mut mine = mine;
+    mine.sort();
+    theirs.sort();
+    assert_eq!(mine, theirs);
+    let kinds = lines(&place.run("log --rows --json").ok());
+    let n = |kind: &str| kinds.iter().filter(|row| row["kind"] == kind).count();
+    assert_eq!((n("added"), n("gone"), n("changed")), (802, 10, 10));
+
+    let statements = server.statements();
+    assert!(statements.len() > 20);
+    for statement in statements {
+        let is_read = ["select ", "SELECT "]
+            .iter()
+            .any(|word| statement.contains(word));
+        assert!(is_read, "{statement}");
+    }
+
+    server.sql("alter table orders rename to elsewhere");
+    place.run("run --for 2s").failed(3, &["orders"]);
+    let ls = lines(&place.run("ls --json").ok());
+    assert!(ls[0]["error"].to_string().contains("orders"), "{}", ls[0]);
+    server.sql("alter table elsewhere rename to orders");
+    place.run("run --for 4s").ok();
+    let tables = document(&place.run(&format!("add {} --json", server.url())).ok());
+    assert_eq!(tables[0]["table"], "public.orders");
+    assert_eq!(tables[0]["key"], json!(["region", "id"]));
+    place
+        .run(&format!(
+            "add postgres://nobody@127.0.0.1:{}/shop --table orders",
+            server.port
+        ))
+        .failed(2, &["nobody"]);
+}
+
+#[test]
+fn a_maria_table_is_followed_in_every_type_and_only_read() {
+    let Some(server) = Server::start(Kind::Maria) else {
+        return;
+    };
+    server.sql(
+        "create table orders (a varchar(20), b bigint, big bigint unsigned, amount decimal(30, 10), \
+           ratio double, small float, is_paid boolean, data varbinary(10), doc json, day date, \
+           at datetime(3), zoned timestamp(3) null, span time, word enum('x', 'y'), bits bit(3), \
+           primary key (a, b)); \
+         insert into orders select concat('Ä', seq % 7), seq - 100, 18446744073709551615, \
+           12345678901234567890.0123456789, 0.1, 0.1, seq % 2, x'00ff', '{\"b\": 1}', '2026-02-28', \
+           '2026-02-28 12:00:00.250', '2026-02-28 12:00:00.250', '-26:00:01', 'y', 5 \
+           from seq_1_to_500",
+    );
+    let url = server.url();
+    let place = Place::with(
+        "springtide.toml",
+        settings(&server, "password = \"env:SHOP_PASSWORD\"\n"),
+    );
+    place.run("run --once").failed(2, &["SHOP_PASSWORD"]);
+    let run = |line: &str, password: &str| {
+        let mut command = place.command(line);
+        let output = command.env("SHOP_PASSWORD", password).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (
+            output.status.code(),
+            text(output.stdout),
+            text(output.stderr),
+        )
+    };
+    let (code, _, said) = run("run --for 2s", "wr0ng");
+    assert_eq!(code, Some(3), "{said}");
+    assert!(!said.contains("wr0ng") && said.contains("denied"), "{said}");
+    let (code, _, said) = run("run --for 4s", "s3cret");
+    assert_eq!(code, Some(0), "{said}");
+    let rows = copy(&place, "orders.db", "orders");
+    assert_eq!(rows.len(), 500);
+    let row = rows.iter().find(|row| row["b"] == -99).unwrap();
+    assert_eq!(row["big"], "18446744073709551615");
+    assert_eq!(row["amount"], "12345678901234567890.0123456789");
+    assert_eq!((&row["ratio"], &row["small"]), (&json!(0.1), &json!(0.1)));
+    assert_eq!((&row["is_paid"], &row["data"]), (&json!(1), &json!("00ff")));
+    assert_eq!(row["doc"], "{\"b\": 1}");
+    assert_eq!(
+        (&row["day"], &row["at"]),
+        (&json!("2026-02-28"), &json!("2026-02-28T12:00:00.25"))
+    );
+    assert!(row["zoned"].as_str().unwrap().ends_with('Z'), "{row}");
+    assert_eq!(
+        (&row["span"], &row["word"], &row["bits"]),
+        (&json!("-26:00:01"), &json!("y"), &json!(5))
+    );
+
+    server.sql(
+        "update orders set word = 'x' where b % 50 = 0; delete from orders where b % 49 = 0; \
+         insert into orders (a, b) select 'zuletzt', seq from seq_1_to_100",
+    );
+    let (code, _, said) = run("run --for 5s", "s3cret");
+    assert_eq!(code, Some(0), "{said}");
+    let mut mine: Vec<String> = (copy(&place, "orders.db", "orders").iter())
+        .map(|row| {
+            let word = row["word"].as_str().unwrap_or("NULL");
+            format!("{}\t{}\t{word}", row["a"].as_str().unwrap(), row["b"])
+        })
+        .collect();
+    let theirs = server.sql("select a, b, word from orders");
+    let mut theirs: Vec<&str> = theirs.lines().collect();
+    mine.sort();
+    theirs.sort_unstable();
+    assert_eq!(mine, theirs);
+    let statements = server.statements();
+    assert!(
+        statements
+            .iter()
+            .any(|statement| statement.contains("read only"))
+    );
+    // Nobody but us knows it.
+    let everything = walk(&place.path(""));
+    assert!(everything.iter().all(|path| {
+        let bytes = std::fs::read(path).unwrap_or_default();
+        !bytes.windows(6).any(|bytes| bytes == b"s3cret")
+    }));
+    assert!(!url.contains("s3cret"));
+}
+
+/// All files below a folder.
+fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => files.extend(walk(&path)),
+            false => files.push(path),
+        }
+    }
+    files
+}
