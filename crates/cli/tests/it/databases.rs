@@ -86,8 +86,9 @@ impl Server {
         let folder = tempfile::tempdir().unwrap();
         give_away(folder.path());
         let data = folder.path().join("data");
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = port.local_addr().unwrap().port();
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
         let log = File::create(folder.path().join("log")).unwrap();
         let mut command = unprivileged(serve);
         match kind {

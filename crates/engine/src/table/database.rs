@@ -102,7 +102,7 @@ impl Found {
     pub(crate) fn of(shape: &Shape) -> Self {
         let is_cursor = |name: &str, kind: &str| {
             let name = name.to_lowercase();
-            let is_time = kind.contains("time") || kind.contains("date") || kind.is_empty();
+            let is_time = !kind.contains("bool");
             let says_so = ["updated", "modified", "changed", "last_update", "mtime"];
             let is_version = ["xmin_copy", "version", "revision", "rowversion", "lsn"];
             is_time && says_so.iter().any(|word| name.contains(word))
