@@ -430,7 +430,7 @@ fn summarize(rows: &Rows, cover: &Cover, as_json: bool, talk: Talk) -> Outcome<(
     ));
     if n_requests > 0 {
         talk.say(format!(
-            "  expected speedup   {:.4} rows a request; asking by id has 1",
+            "  expected speedup   {:.4} rows a request; fetching by id has 1",
             summary.speedup_ratio
         ));
     }

@@ -22,6 +22,7 @@ use crate::config;
 use crate::failure::{Failure, Outcome};
 use crate::json::print_json;
 use crate::live;
+use crate::plan::significant;
 use crate::project::Project;
 use crate::signals::Signals;
 use crate::table::unwritable;
@@ -85,7 +86,8 @@ pub(crate) fn run(args: &Demo, talk: Talk, signals: &Signals) -> Outcome<()> {
         ..SiteSettings::default()
     };
     let origin = Origin::start(site).map_err(|error| cannot("serve a site on loopback", &error))?;
-    let per_second = args.budget.0 / 86_400.0;
+    let budget = args.budget.0;
+    let per_second = budget.per_day() / 86_400.0;
     let policies = [
         ("learned", PolicyName::Learned),
         ("uniform", PolicyName::Uniform),
@@ -107,11 +109,13 @@ pub(crate) fn run(args: &Demo, talk: Talk, signals: &Signals) -> Outcome<()> {
 
     talk.say(format!(
         "a site of {} pages on {}, with {changes_per_second:.1} changes a second;\n\
-         {per_second:.0} polls a second to keep up\n\
+         {} polls {} to keep up\n\
          learned is springtide, which knows nothing at the start;\n\
          uniform polls every page as often as any other",
         count(args.pages),
         origin.url("").trim_start_matches("http://"),
+        significant(budget.unit.of(budget.per_day())),
+        budget.unit.each(),
     ));
     let span = Duration::try_from_secs_f64(args.span.0.as_days() * 86_400.0)
         .map_err(|error| cannot("run for so long", &error))?;
@@ -181,12 +185,12 @@ fn write_project(run: &Watched, origin: &Origin, args: &Demo) -> Outcome<()> {
     std::fs::create_dir_all(&run.folder).map_err(refuse)?;
     let text = format!(
         "# Made by `springtide demo`. The site that it kept a copy of is gone.\n\
-         [budget]\npolls = \"{}/s\"\naudit = \"{AUDIT}\"\n\n\
+         [budget]\npolls = \"{}\"\naudit = \"{AUDIT}\"\n\n\
          [policy]\nname = \"{}\"\n\n\
          [http]\nallow_private = [\"127.0.0.0/8\"]\n\n\
          [[group]]\nmatch = \"127.0.0.1\"\nkey = \"host\"\nrate = \"500/s\"\nconcurrency = 4\n\n\
          [source.demo]\nkind = \"sitemap\"\nurl = \"{}\"\n",
-        args.budget.0 / 86_400.0,
+        args.budget.0,
         run.policy,
         origin.url("/sitemap.xml"),
     );

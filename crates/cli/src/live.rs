@@ -47,7 +47,10 @@ pub(crate) fn inspect(
     let url = address(&source.url).map_err(|why| refuse().cause(why))?;
     let guard = Guard::new(settings.http.allow_private.clone());
     guard.check(&url).map_err(|failure| {
-        refuse().cause(&failure).hint(
+        let text = failure.to_string();
+        // The rest is what to do, which the hint says in terms of this verb.
+        let what = text.split(';').next().unwrap_or_default();
+        refuse().cause(what).hint(
             "if it is yours, give --allow-private, or set allow_private under [http] in springtide.toml",
         )
     })?;

@@ -54,24 +54,30 @@ pub(crate) fn time_of_day(moment: Moment) -> String {
     }
 }
 
-/// `2h` (ago), `today`, `yesterday`, `2026-05-01`, `2026-05-01T12:00:00Z`.
+/// `2h` (ago), `today`, `yesterday`, `2026-05-01`, `2026-05-01T12:00:00Z`. Days begin
+/// where the reader is, as the times that are shown to them.
 pub(crate) fn since(text: &str, now: Moment) -> Result<Moment, String> {
+    since_at(text, now, &TimeZone::system())
+}
+
+fn since_at(text: &str, now: Moment, zone: &TimeZone) -> Result<Moment, String> {
     let wanted = "a span such as 2h, a day such as 2026-05-01, today, yesterday or a time \
                   such as 2026-05-01T12:00:00Z is expected";
     let text = text.trim();
     let at_midnight = |date: Date| {
-        let zoned = date.to_zoned(TimeZone::UTC).ok()?;
+        let zoned = date.to_zoned(zone.clone()).ok()?;
         Some(Moment(zoned.timestamp().as_millisecond()))
     };
-    match text {
-        "today" => return Ok(midnight(now)),
-        "yesterday" => {
-            let day = Timestamp::from_millisecond(now.0).map_err(|_| wanted)?;
-            let day = day.to_zoned(TimeZone::UTC).date();
-            let day = day.checked_sub(1.day()).map_err(|_| wanted)?;
-            return at_midnight(day).ok_or_else(|| wanted.to_owned());
-        }
-        _ => {}
+    let n_days_ago = match text {
+        "today" => Some(0),
+        "yesterday" => Some(1),
+        _ => None,
+    };
+    if let Some(n_days) = n_days_ago {
+        let day = Timestamp::from_millisecond(now.0).map_err(|_| wanted)?;
+        let day = day.to_zoned(zone.clone()).date();
+        let day = day.checked_sub(n_days.days()).map_err(|_| wanted)?;
+        return at_midnight(day).ok_or_else(|| wanted.to_owned());
     }
     if let Ok(span) = units::span(text.trim_end_matches("ago").trim_end()) {
         return Ok(Moment(now.0 - (span.as_days() * MS_PER_DAY) as i64));
@@ -102,7 +108,19 @@ mod tests {
             ("2026-04-30", "2026-04-30T00:00:00.000Z"),
             ("2026-04-30T12:00:00+02:00", "2026-04-30T10:00:00.000Z"),
         ] {
-            assert_eq!(rfc3339(since(text, NOW).unwrap()), wanted, "{text}");
+            let moment = since_at(text, NOW, &TimeZone::UTC).unwrap();
+            assert_eq!(rfc3339(moment), wanted, "{text}");
+        }
+        // Where it is still the day before.
+        let west = TimeZone::fixed(jiff::tz::offset(-4));
+        for (text, wanted) in [
+            ("today", "2026-05-01T04:00:00.000Z"),
+            ("yesterday", "2026-04-30T04:00:00.000Z"),
+            ("2026-04-30", "2026-04-30T04:00:00.000Z"),
+            ("2026-04-30T12:00:00Z", "2026-04-30T12:00:00.000Z"),
+        ] {
+            let moment = since_at(text, NOW, &west).unwrap();
+            assert_eq!(rfc3339(moment), wanted, "{text}");
         }
         for text in ["", "soon", "2026-13-01", "5"] {
             assert!(since(text, NOW).is_err(), "{text}");

@@ -19,6 +19,7 @@ use crate::project::ls::per_day;
 use crate::rates::{ID, RateTable};
 use crate::table::{Cells, Holds, Input, Output, Texts, Unfinished};
 use crate::talk::{Talk, count, percent};
+use crate::units::PaceUnit;
 
 /// From a table of rates.
 pub(crate) fn run(
@@ -105,7 +106,7 @@ pub(crate) fn solve(
         Origin::Table(input) => Some(input),
         Origin::Project(_) if args.out.is_none() => {
             if !args.json {
-                print_budgets(&ask, &plan)?;
+                print_budgets(&ask, &plan, unit(args))?;
             }
             return summarize(&ask, &plan, &achieved, from, args, talk);
         }
@@ -169,7 +170,7 @@ impl PlanTask<'_> {
             args.goal.target_freshness,
             args.goal.target_age,
         ) {
-            (Some(budget), ..) => return self.spend(self.policy, budget),
+            (Some(budget), ..) => return self.spend(self.policy, budget.per_day()),
             (_, Some(freshness), _) => Target::freshness(freshness, self.order)
                 .map_err(|error| Failure::input("bad --target-freshness").cause(error))?,
             (_, _, Some(age)) => Target::age(age, self.order),
@@ -353,7 +354,7 @@ fn summarize(
     if args.json {
         return print_json(&summary);
     }
-    for line in summary.lines(talk) {
+    for line in summary.lines(unit(args), talk) {
         talk.say(line);
     }
     if ask.policy == PolicyName::Optimal && talk >= Talk::Normal && summary.freshness >= 0.0 {
@@ -370,9 +371,9 @@ fn summarize(
 
 impl Summary {
     /// The summary for a person.
-    fn lines(&self, talk: Talk) -> Vec<String> {
+    fn lines(&self, unit: PaceUnit, talk: Talk) -> Vec<String> {
         let unpolled = match self.n_unpolled {
-            0 => "each that changes is polled".to_owned(),
+            0 => "every one that changes is polled".to_owned(),
             1 => "1 that changes is never polled".to_owned(),
             n => format!("{} that change are never polled", count(n)),
         };
@@ -387,14 +388,16 @@ impl Summary {
             ),
             format!("  plan                {policy}, {} order", self.order),
             format!(
-                "  budget              {} a day",
-                significant(self.budget_per_day)
+                "  budget              {} {}",
+                significant(unit.of(self.budget_per_day)),
+                unit.each()
             ),
         ];
         if (self.used_per_day / self.budget_per_day - 1.0).abs() > 1e-9 {
-            let used = significant(self.used_per_day);
             lines.push(format!(
-                "  used                {used} a day: nobody else can use, or may have, more"
+                "  used                {} {}: no element can use, or may have, more",
+                significant(unit.of(self.used_per_day)),
+                unit.each()
             ));
         }
         if self.freshness.is_nan() {
@@ -439,8 +442,14 @@ impl Summary {
     }
 }
 
+/// What the budget was given by; a day, if it is what comes of a target.
+fn unit(args: &args::Plan) -> PaceUnit {
+    let budget = args.goal.budget.map(|budget| budget.unit);
+    budget.unwrap_or_default()
+}
+
 /// Three digits, without an exponent where a person would write none.
-fn significant(number: f64) -> String {
+pub(crate) fn significant(number: f64) -> String {
     match number.abs() {
         0.0 => "0".to_owned(),
         n if (1e-4..1.0).contains(&n) => {
@@ -469,9 +478,19 @@ fn days(days: f64) -> String {
 }
 
 /// What other budgets would buy, for a person.
-fn print_budgets(ask: &PlanTask<'_>, plan: &Plan) -> Outcome<()> {
+fn print_budgets(ask: &PlanTask<'_>, plan: &Plan, unit: PaceUnit) -> Outcome<()> {
     let mut columns = Columns::new(&[
-        ("budget/day", Side::Right),
+        (
+            match unit {
+                PaceUnit::Second => "budget/s",
+                PaceUnit::Minute => "budget/min",
+                PaceUnit::Hour => "budget/hour",
+                PaceUnit::Day => "budget/day",
+                PaceUnit::Week => "budget/week",
+                PaceUnit::Year => "budget/year",
+            },
+            Side::Right,
+        ),
         ("freshness in the long run", Side::Right),
         ("age", Side::Right),
         ("uniform would give", Side::Right),
@@ -482,7 +501,7 @@ fn print_budgets(ask: &PlanTask<'_>, plan: &Plan) -> Outcome<()> {
         .map_err(|error| Failure::input("bad --budget").cause(error))?;
     for point in points {
         columns.push(vec![
-            significant(point.budget_per_day),
+            significant(unit.of(point.budget_per_day)),
             percent(point.freshness),
             match point.age_seconds.is_finite() {
                 true => brief(point.age_seconds),

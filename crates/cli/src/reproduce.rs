@@ -247,8 +247,8 @@ fn text(exhibit: &Exhibit, computed: &Computed) -> String {
             format!(" [{}]", number + 1)
         });
         rows.push([
-            entry.quantity.clone(),
-            entry.printed.to_string(),
+            entry.title(),
+            entry.theirs(),
             entry.ours(),
             entry.verdict().to_owned() + &mark.unwrap_or_default(),
         ]);

@@ -594,7 +594,7 @@ fn print_table(rows: &[Row]) -> Outcome<()> {
         .filter(|&freshness| freshness < 1.0);
     let mut heads = vec!["policy", "freshness"];
     if uniform.is_some() {
-        heads.push("stale to uniform");
+        heads.push("staleness against uniform");
     }
     heads.extend(["age", "content", "change ratio", "fairness", "polls"]);
     let mut lines = vec![heads.iter().map(ToString::to_string).collect::<Vec<_>>()];

@@ -12,27 +12,116 @@ const SECONDS_PER_DAY: f64 = 86_400.0;
 /// A year as a unit is the Julian one.
 const DAYS_PER_YEAR: f64 = 365.25;
 
+/// A number per time, in the unit that it was given in.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Pace {
+    amount: f64,
+    pub(crate) unit: PaceUnit,
+}
+
+/// What a number per time is given by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum PaceUnit {
+    Second,
+    Minute,
+    Hour,
+    #[default]
+    Day,
+    Week,
+    Year,
+}
+
+impl PaceUnit {
+    fn days(self) -> f64 {
+        match self {
+            Self::Second => 1.0 / SECONDS_PER_DAY,
+            Self::Minute => 60.0 / SECONDS_PER_DAY,
+            Self::Hour => 1.0 / 24.0,
+            Self::Day => 1.0,
+            Self::Week => 7.0,
+            Self::Year => DAYS_PER_YEAR,
+        }
+    }
+
+    /// As it is typed: `2000/day`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Second => "s",
+            Self::Minute => "min",
+            Self::Hour => "hour",
+            Self::Day => "day",
+            Self::Week => "week",
+            Self::Year => "year",
+        }
+    }
+
+    /// As it is said: 2000 polls a day.
+    pub(crate) fn each(self) -> &'static str {
+        match self {
+            Self::Second => "a second",
+            Self::Minute => "a minute",
+            Self::Hour => "an hour",
+            Self::Day => "a day",
+            Self::Week => "a week",
+            Self::Year => "a year",
+        }
+    }
+
+    /// So many a day, in this unit.
+    pub(crate) fn of(self, per_day: f64) -> f64 {
+        per_day * self.days()
+    }
+}
+
+impl Pace {
+    /// So many a day, said in another unit.
+    pub(crate) fn of(per_day: f64, unit: PaceUnit) -> Self {
+        Self {
+            amount: unit.of(per_day),
+            unit,
+        }
+    }
+
+    pub(crate) fn per_day(self) -> f64 {
+        self.amount / self.unit.days()
+    }
+}
+
+impl std::fmt::Display for Pace {
+    /// Reads back as the same.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.amount, self.unit.name())
+    }
+}
+
 /// `2000/day`, `30/hour`, `10/min`, `1/s`, `5/week`, `12/year`: per day.
 pub(crate) fn per_day(text: &str) -> Result<f64, String> {
+    pace(text).map(Pace::per_day)
+}
+
+/// The same, in the unit that it was given in.
+pub(crate) fn pace(text: &str) -> Result<Pace, String> {
     let (number, unit) = text
         .split_once('/')
         .ok_or("a number per time is expected, such as 2000/day")?;
     let amount = number_in(number)?;
-    let days = match unit.trim() {
-        "s" | "sec" | "second" => 1.0 / SECONDS_PER_DAY,
-        "m" | "min" | "minute" => 60.0 / SECONDS_PER_DAY,
-        "h" | "hour" => 1.0 / 24.0,
-        "d" | "day" => 1.0,
-        "w" | "week" => 7.0,
+    let unit = match unit.trim() {
+        "s" | "sec" | "second" => PaceUnit::Second,
+        "m" | "min" | "minute" => PaceUnit::Minute,
+        "h" | "hour" => PaceUnit::Hour,
+        "d" | "day" => PaceUnit::Day,
+        "w" | "week" => PaceUnit::Week,
         "month" => return Err("months differ in length; give it per day or per year".into()),
-        "y" | "year" => DAYS_PER_YEAR,
+        "y" | "year" => PaceUnit::Year,
         other => {
             return Err(format!(
                 "unknown unit `{other}`; one of s, min, hour, day, week, year is expected"
             ));
         }
     };
-    finite(amount / days)
+    let pace = Pace { amount, unit };
+    finite(pace.per_day())?;
+    Ok(pace)
 }
 
 /// Budgets a day, one after the other.
@@ -286,6 +375,18 @@ mod tests {
         ] {
             assert!(per_day(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_pace_is_written_as_it_was_given() {
+        for text in [
+            "30/hour", "0.1/s", "2000/day", "10/min", "5/week", "12/year",
+        ] {
+            let given = pace(text).unwrap();
+            assert_eq!(given.to_string(), text);
+            assert_eq!(given.unit.of(given.per_day()).round(), given.amount.round());
+        }
+        assert_eq!(pace("90/h").unwrap().to_string(), "90/hour");
     }
 
     #[test]

@@ -326,7 +326,7 @@ impl Visit<'_> {
             if free_at > clock::time(now) + clock::span(LONGEST_WAIT) {
                 return Ok(Err(FetchFailure::new(
                     FailureKind::Status,
-                    "the host is to be left alone for now",
+                    "requests to the host are paused",
                 )));
             }
             tokio::time::sleep(clock::until(free_at, now)).await;

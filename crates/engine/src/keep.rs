@@ -130,11 +130,12 @@ pub(crate) fn kept_out(permit: Permit, silence: Option<&FetchFailure>, at: Momen
         (Permit::Unreachable, Some(silence)) => (silence.kind, silence.message.clone()),
         (Permit::Unreachable, None) => (
             FailureKind::Robots,
-            "the site's robots.txt could not be fetched, so nobody knows what it allows".to_owned(),
+            "the site's robots.txt could not be fetched; nothing is polled until it can be"
+                .to_owned(),
         ),
         _ => (
             FailureKind::Robots,
-            "the site's robots.txt asks us to keep away".to_owned(),
+            "disallowed by the site's robots.txt".to_owned(),
         ),
     };
     Failure { kind, message, at }

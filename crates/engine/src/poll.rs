@@ -294,7 +294,7 @@ async fn follow(
             Ok((Permit::Later, _)) | Err(_) => {
                 return Err(FetchFailure::new(
                     FailureKind::Redirects,
-                    "redirected to a host that is to be left alone for now",
+                    "redirected to a host to which requests are paused",
                 ));
             }
             Ok((refusal, _)) => return Ok(PollResult::KeptOut(refusal, None)),

@@ -15,7 +15,7 @@ pub enum Problem {
     #[error("element {} has no record", .0.0)]
     RecordMissing(ElementId),
     /// A record has no element.
-    #[error("there is a record of element {}, which there is not", .0.0)]
+    #[error("there is a record of element {}, which does not exist", .0.0)]
     RecordAlone(ElementId),
     /// A record and its element differ.
     #[error("the record of element {} differs from the element", .0.0)]
@@ -43,13 +43,13 @@ pub enum Problem {
     #[error("element {} has a number that would be given again", .0.0)]
     NumberTaken(ElementId),
     /// An element is of a source that there is not.
-    #[error("element {} is of source {}, which there is not", .0.0, .1.0)]
+    #[error("element {} is of source {}, which does not exist", .0.0, .1.0)]
     SourceMissing(ElementId, SourceId),
     /// An element is in a group that there is not.
-    #[error("element {} is in group {}, which there is not", .0.0, .1.number())]
+    #[error("element {} is in group {}, which does not exist", .0.0, .1.number())]
     GroupMissing(ElementId, GroupId),
     /// A group is in a group that there is not.
-    #[error("group {} is in group {}, which there is not", .0.number(), .1.number())]
+    #[error("group {} is in group {}, which does not exist", .0.number(), .1.number())]
     ParentMissing(GroupId, GroupId),
     /// The running count of new elements of a host is wrong.
     #[error("host {} has {found} new elements, not {kept}", .host.number())]
@@ -62,7 +62,7 @@ pub enum Problem {
         found: i64,
     },
     /// A copy, poll or change is of an element that there is not.
-    #[error("there is a {what} of element {}, which there is not", .element.0)]
+    #[error("there is a {what} of element {}, which does not exist", .element.0)]
     Orphan {
         /// What there is of it.
         what: &'static str,
@@ -70,10 +70,10 @@ pub enum Problem {
         element: ElementId,
     },
     /// Queries are of a source that there is not.
-    #[error("there are queries of source {}, which there is not", .0.0)]
+    #[error("there are queries of source {}, which does not exist", .0.0)]
     QueriesAlone(SourceId),
     /// Something is remembered of a source that there is not.
-    #[error("something is remembered of source {}, which there is not", .0.0)]
+    #[error("something is remembered of source {}, which does not exist", .0.0)]
     MemoryAlone(SourceId),
     /// The body of a copy or of a version is not there.
     #[error("the body of element {} is missing: {body}", .element.0)]

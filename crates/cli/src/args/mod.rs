@@ -12,7 +12,7 @@ use springtide_policy::{Objective, Order, Span, Window};
 
 pub(crate) use project::SettingFlags;
 
-use crate::units;
+use crate::units::{self, Pace};
 
 /// Keeps a local copy of remote sources as fresh as a polling budget allows, and
 /// says how fresh it is.
@@ -25,7 +25,8 @@ pub(crate) struct Cli {
     /// Say more: what was read, and how long each step took
     #[arg(short, long, global = true, help_heading = COMMON)]
     pub(crate) verbose: bool,
-    /// Whether to colour what is printed [default: on a terminal, unless NO_COLOR is set]
+    /// Colour what is printed: auto, always or never [default: auto, which is on a
+    /// terminal unless NO_COLOR is set]
     #[arg(
         long,
         global = true,
@@ -104,7 +105,7 @@ pub(crate) struct Plan {
     pub(crate) rates: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) goal: Goal,
-    /// What to keep low or high [default: freshness]
+    /// What to optimise [default: freshness]
     #[arg(long, value_enum)]
     pub(crate) objective: Option<ObjectiveName>,
     /// How to share the budget [default: optimal; of a project, as its policy does]
@@ -117,7 +118,7 @@ pub(crate) struct Plan {
     /// The most each group may get: columns `group` and `budget_per_day`
     #[arg(long, value_name = "FILE")]
     pub(crate) caps: Option<PathBuf>,
-    /// Poll no element less often, as in 12/year [default of a project: once in
+    /// Poll every element at least this often, as in 12/year [default of a project: once in
     /// max_interval]
     #[arg(long, value_name = "N/year", value_parser = units::per_day)]
     pub(crate) floor: Option<f64>,
@@ -136,8 +137,8 @@ pub(crate) struct Plan {
 #[group(multiple = false)]
 pub(crate) struct Goal {
     /// Polls (or cost) per time, all elements together, as in 2000/day
-    #[arg(long, value_name = "N/day", value_parser = units::per_day)]
-    pub(crate) budget: Option<f64>,
+    #[arg(long, value_name = "N/day", value_parser = units::pace)]
+    pub(crate) budget: Option<Pace>,
     /// Instead of a budget: the least that reaches this freshness, as in 95%
     #[arg(long, value_name = "RATIO", value_parser = units::ratio)]
     pub(crate) target_freshness: Option<f64>,
@@ -269,11 +270,11 @@ impl From<OrderName> for Order {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Method {
-    /// What is usual in the group, and then every poll
+    /// From what is usual in the group, corrected by every poll
     Bayes,
     /// The rate under which what was seen is most likely
     Likelihood,
-    /// Changes per quiet time, where ages are known
+    /// By how long ago the last change was, where that is known
     LastModified,
     /// By the share of polls without a change
     BiasReduced,
@@ -332,7 +333,7 @@ pub(crate) struct Simulate {
     /// [default: fixed]
     #[arg(long, value_enum)]
     pub(crate) order: Option<OrderName>,
-    /// No element waits longer, where the budget allows it [default: none]
+    /// Poll every element at least this often, where the budget allows it [default: none]
     #[arg(long, value_name = "SPAN", value_parser = units::span)]
     pub(crate) max_interval: Option<Span>,
     /// The hours of the day in which polls may be made, as in 22:00-06:00
@@ -458,7 +459,7 @@ pub(crate) enum SimPolicy {
     RoundRobinGreedy,
     /// In batches: by rates estimated from history
     Frequency,
-    /// In batches: what has changed, by magic
+    /// In batches: what has changed, as if that were known
     Oracle,
     /// Apache Nutch's adaptive schedule
     Nutch,
@@ -524,16 +525,16 @@ pub(crate) struct Cover {
     /// How much of an answer is read
     #[arg(long, value_enum, default_value_t = MethodName::AllPages)]
     pub(crate) method: MethodName,
-    /// At most so many queries
+    /// At most this many queries
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_queries: Option<u64>,
-    /// At most so many requests, all queries together
+    /// At most this many requests, all queries together
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_requests: Option<u64>,
     /// Stop when this share of the rows is covered, as in 99%
     #[arg(long, value_name = "RATIO", value_parser = units::ratio)]
     pub(crate) coverage: Option<f64>,
-    /// Stop when no query gains so much a request
+    /// Stop when no query gains this much a request
     #[arg(long, value_name = "GAIN", value_parser = units::above_zero)]
     pub(crate) price: Option<f64>,
     /// What makes one query better than another

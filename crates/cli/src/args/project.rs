@@ -6,13 +6,12 @@ use clap::{Args, ValueEnum};
 
 use super::ObjectiveName;
 use crate::config::value::{
-    AllowPrivate, AtMost, FirstPass, Hours, Lasting, PerDay, Policy, Share, Size,
+    AllowPrivate, AtMost, FirstPass, Hours, Lasting, PerTime, Policy, Share, Size,
 };
-use crate::units;
 
 /// Make a project: a folder with springtide.toml and .springtide/
 ///
-/// Safe to repeat: what is there stays as it is.
+/// Safe to repeat: what is there stays unchanged.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   springtide init
@@ -23,7 +22,7 @@ pub(crate) struct Init {
     pub(crate) folder: Option<PathBuf>,
     /// Polls per time, as in 2000/day; written into a new springtide.toml
     #[arg(long, value_name = "N/day")]
-    pub(crate) budget: Option<PerDay>,
+    pub(crate) budget: Option<PerTime>,
     /// Print what was done as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -48,14 +47,14 @@ pub(crate) struct Demo {
     pub(crate) pages: usize,
     /// Polls per time, for each of the two
     #[arg(long, value_name = "N/s", default_value = "30/s")]
-    pub(crate) budget: PerDay,
+    pub(crate) budget: PerTime,
     /// Where random numbers start
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// Keep the projects in this folder, to look around
     #[arg(long, value_name = "DIR")]
     pub(crate) keep: Option<PathBuf>,
-    /// Print what came of it as JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -97,27 +96,27 @@ pub(crate) struct Add {
     /// Polls per time for the whole project, as in 2000/day; written into
     /// springtide.toml
     #[arg(long, value_name = "N/day")]
-    pub(crate) budget: Option<PerDay>,
+    pub(crate) budget: Option<PerTime>,
     /// Only say what was found
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Do not ask: write the source down as it is
+    /// Make no requests: write the source down as given
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) offline: bool,
+    /// Print what was found as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) table: TableFlags,
     #[command(flatten)]
     pub(crate) http: HttpFlags,
-    /// Print what was found as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// What there is to say of a table
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Tables (postgres:, mysql: or sqlite: addresses)")]
 pub(crate) struct TableFlags {
-    /// The table; without it, those that there are are listed
+    /// The table; without it, the tables that there are are listed
     #[arg(long, value_name = "TABLE")]
     pub(crate) table: Option<String>,
     /// Columns that are unique together [default: the primary key]
@@ -166,7 +165,7 @@ pub(crate) struct Rm {
     /// Their names
     #[arg(value_name = "NAME", required = true)]
     pub(crate) names: Vec<String>,
-    /// Do not ask whether that is meant
+    /// Do not ask for confirmation
     #[arg(long)]
     pub(crate) yes: bool,
     /// Print what was removed as JSON
@@ -177,10 +176,10 @@ pub(crate) struct Rm {
 /// Give a source another name; all that is known of it stays
 #[derive(Debug, Args)]
 pub(crate) struct Rename {
-    /// Its name
+    /// Its present name
     #[arg(value_name = "OLD")]
     pub(crate) old: String,
-    /// What it is to be called
+    /// Its new name
     #[arg(value_name = "NEW")]
     pub(crate) new: String,
     /// Print the new name as JSON
@@ -219,7 +218,7 @@ pub(crate) struct Ls {
         allow_hyphen_values = true
     )]
     pub(crate) sort: Option<SortKey>,
-    /// No more than so many [default: 50 elements in a table, all as JSON]
+    /// At most this many [default: 50 elements in a table, all as JSON]
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<usize>,
     /// Print JSON: a source, or an element, a line
@@ -287,7 +286,7 @@ pub(crate) enum StateName {
     Ok,
     /// The last poll failed
     Failing,
-    /// We are asked to keep away
+    /// Disallowed by robots.txt
     Blocked,
     /// No longer there
     Gone,
@@ -307,11 +306,11 @@ pub(crate) struct Poll {
     /// All elements in this state, of the sources that are named or of all
     #[arg(long, value_enum)]
     pub(crate) state: Option<StateName>,
-    #[command(flatten)]
-    pub(crate) settings: SettingFlags,
     /// Print what was found as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) settings: SettingFlags,
 }
 
 /// Keep the copy fresh until stopped
@@ -328,7 +327,7 @@ pub(crate) struct Run {
     /// Stop after this time
     #[arg(long = "for", value_name = "SPAN")]
     pub(crate) span: Option<Lasting>,
-    /// Stop after so many polls
+    /// Stop after this many polls
     #[arg(long, value_name = "N")]
     pub(crate) max_polls: Option<u64>,
     /// Poll what is due now, then stop; hosts that do not answer are given up on
@@ -337,15 +336,15 @@ pub(crate) struct Run {
     /// As a service: SIGTERM ends it with exit code 0, SIGHUP reads springtide.toml again
     #[arg(long, conflicts_with = "once")]
     pub(crate) service: bool,
-    /// How to tell what happens, on standard error [default: changes and a line at the
-    /// foot on a terminal, else lines]
+    /// How to report what happens, on standard error [default: changes and a status line
+    /// on a terminal, else lines]
     #[arg(long, value_enum, value_name = "FORM")]
     pub(crate) log: Option<LogForm>,
-    #[command(flatten)]
-    pub(crate) settings: SettingFlags,
-    /// Print what came of it as JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) settings: SettingFlags,
 }
 
 /// How a run tells what happens.
@@ -363,7 +362,7 @@ pub(crate) enum LogForm {
 pub(crate) struct SettingFlags {
     /// Polls per time, as in 2000/day
     #[arg(long, value_name = "N/day")]
-    pub(crate) budget: Option<PerDay>,
+    pub(crate) budget: Option<PerTime>,
     /// No more polls than this in any span, as in 200/hour
     #[arg(long, value_name = "N/hour")]
     pub(crate) burst: Option<AtMost>,
@@ -385,19 +384,19 @@ pub(crate) struct SettingFlags {
     /// The age above which the target is missed, as in 2d
     #[arg(long, value_name = "SPAN")]
     pub(crate) error_after: Option<Lasting>,
-    /// What to keep high or low [default: freshness]
+    /// What to optimise [default: freshness]
     #[arg(long, value_enum)]
     pub(crate) objective: Option<ObjectiveName>,
     /// How to spend the budget [default: learned]
     #[arg(long, value_enum)]
     pub(crate) policy: Option<Policy>,
-    /// No element waits longer, where the budget allows it [default: none]
+    /// Poll every element at least this often, where the budget allows it [default: none]
     #[arg(long, value_name = "SPAN")]
     pub(crate) max_interval: Option<Lasting>,
     /// The cycle of policies that poll in batches [default: 30d]
     #[arg(long, value_name = "SPAN")]
     pub(crate) cycle: Option<Lasting>,
-    /// Whom the owner of a server can turn to; part of the user agent
+    /// An address that owners of servers can write to; goes into the user agent
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) contact: Option<String>,
     /// The longest that a request may take [default: 30s]
@@ -406,7 +405,7 @@ pub(crate) struct SettingFlags {
     /// The longest body, decoded [default: 10MB]
     #[arg(long, value_name = "SIZE")]
     pub(crate) max_body: Option<Size>,
-    /// Private addresses may be asked: all, or those in these networks
+    /// Allow requests to private addresses: all, or those in these networks
     #[arg(
         long,
         value_name = "NETWORK,…",
@@ -421,13 +420,13 @@ pub(crate) struct SettingFlags {
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "Settings")]
 pub(crate) struct HttpFlags {
-    /// Whom the owner of a server can turn to; part of the user agent
+    /// An address that owners of servers can write to; goes into the user agent
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) contact: Option<String>,
     /// The longest that a request may take [default: 30s]
     #[arg(long, value_name = "SPAN")]
     pub(crate) timeout: Option<Lasting>,
-    /// Private addresses may be asked: all, or those in these networks
+    /// Allow requests to private addresses: all, or those in these networks
     #[arg(
         long,
         value_name = "NETWORK,…",
@@ -451,8 +450,8 @@ impl HttpFlags {
 
 /// How fresh the copy is now, measured and predicted
 ///
-/// Measured freshness is of audit polls, which are drawn at random; its interval holds
-/// the truth in nine of ten cases.
+/// Freshness is measured by audit polls, which are drawn at random; the true value lies in
+/// the interval shown in nine of ten cases.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   springtide status
@@ -494,7 +493,7 @@ pub(crate) struct Log {
     /// Oldest first, and then each as it is found, until stopped
     #[arg(long)]
     pub(crate) follow: bool,
-    /// No more than so many [default: 50 in a table, all as JSON]
+    /// At most this many [default: 50 in a table, all as JSON]
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<usize>,
     /// What happened to rows of tables, one by one
@@ -508,17 +507,17 @@ pub(crate) struct Log {
 /// What was found of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ChangeName {
-    /// It was not as before
+    /// It changed
     Changed,
     /// Its first copy
     Added,
-    /// It was no longer there
+    /// It is no longer there
     Gone,
-    /// It was there again
+    /// It is there again
     Back,
 }
 
-/// Print the copy of an element, as it is or as it was
+/// Print the copy of an element, the current one or an earlier one
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   springtide cat https://docs.example.org/intro.html
@@ -585,7 +584,7 @@ pub(crate) struct Import {
     /// How much their freshness matters, relative to others
     #[arg(long, value_name = "W", value_parser = weight)]
     pub(crate) weight: Option<f64>,
-    /// Print what was taken in as JSON
+    /// Print what was imported as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -633,13 +632,13 @@ pub(crate) enum ExportForm {
 /// Check store and configuration; repair, back up, clear out
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// Mend what can be mended, and say what was done
+    /// Repair what can be repaired, and say what was done
     #[arg(long)]
     pub(crate) repair: bool,
     /// Write a copy of the store to this file first
     #[arg(long, value_name = "FILE")]
     pub(crate) back_up: Option<PathBuf>,
-    /// Forget what `[retain]` does not keep, and remove bodies that nothing names any more
+    /// Forget what `[retain]` does not keep, and remove unreferenced files
     #[arg(long)]
     pub(crate) gc: bool,
     /// Only say what --gc would remove
@@ -671,12 +670,4 @@ fn weight(text: &str) -> Result<f64, String> {
         Ok(weight) if weight >= 0.0 && weight.is_finite() => Ok(weight),
         _ => Err("a weight is zero or more".into()),
     }
-}
-
-/// A budget as it is written into the file.
-pub(crate) fn per_day_text(per_day: f64) -> String {
-    let text = format!("{per_day}/day");
-    // A rate whose digits do not come back as they were would be another budget.
-    debug_assert_eq!(units::per_day(&text), Ok(per_day));
-    text
 }

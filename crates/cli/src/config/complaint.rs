@@ -64,7 +64,7 @@ impl Text<'_> {
         let message = message.replace('\n', "; ");
         self.refuse()
             .cause(format!("{place}{key}{message}"))
-            .hint("mend that line; what is not in the file has a default")
+            .hint("correct that line; what is not in the file has a default")
     }
 
     /// The table that a byte is in: what the last header before it names.

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::value::{
-    AllowPrivate, AtMost, FirstPass, Hours, Lasting, PerDay, Policy, Secret, Share, Size,
+    AllowPrivate, AtMost, FirstPass, Hours, Lasting, PerTime, Policy, Secret, Share, Size,
 };
 use crate::args::ObjectiveName;
 
@@ -26,7 +26,7 @@ pub(crate) struct File {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Budget {
-    pub(crate) polls: Option<PerDay>,
+    pub(crate) polls: Option<PerTime>,
     pub(crate) burst: Option<AtMost>,
     pub(crate) window: Option<Hours>,
     pub(crate) audit: Option<Share>,
@@ -71,7 +71,7 @@ pub(crate) struct Group {
     #[serde(rename = "match")]
     pub(crate) pattern: String,
     pub(crate) key: Option<String>,
-    pub(crate) rate: Option<PerDay>,
+    pub(crate) rate: Option<PerTime>,
     pub(crate) concurrency: Option<u32>,
 }
 

@@ -26,6 +26,7 @@ use url::Url;
 use crate::args::SettingFlags;
 use crate::failure::{Failure, Outcome};
 use crate::talk::Talk;
+use crate::units::{Pace, PaceUnit};
 use complaint::Text;
 pub(crate) use complaint::nearest;
 use value::{FirstPass, FromVariable, Policy};
@@ -59,6 +60,8 @@ pub(crate) struct Config {
     /// For the engine.
     pub(crate) settings: Settings,
     pub(crate) target: Target,
+    /// What the budget was given by.
+    pub(crate) budget_unit: PaceUnit,
     /// Nobody said what may be spent.
     pub(crate) is_budget_assumed: bool,
     /// Secrets that cannot be had, and why: nothing is asked without them.
@@ -66,6 +69,11 @@ pub(crate) struct Config {
 }
 
 impl Config {
+    /// The budget, in the unit that it was given in.
+    pub(crate) fn budget(&self) -> Pace {
+        Pace::of(self.settings.budget.per_day, self.budget_unit)
+    }
+
     /// That everything is there that it takes to ask.
     pub(crate) fn check_secrets(&self) -> Outcome<()> {
         match self.missing_secrets.first() {
@@ -250,7 +258,10 @@ fn unknown_variables() -> Vec<String> {
 /// Checks what goes together and fills in what was left out.
 fn resolve(file: file::File, folder: &Path, text: &Text<'_>) -> Outcome<Config> {
     let budget = BudgetSettings {
-        per_day: file.budget.polls.map_or(DEFAULT_BUDGET, |polls| polls.0),
+        per_day: file
+            .budget
+            .polls
+            .map_or(DEFAULT_BUDGET, |polls| polls.0.per_day()),
         burst: file.budget.burst.map(|burst| burst.0),
         window: file.budget.window.map(|window| window.0),
         audit: file.budget.audit.map_or(DEFAULT_AUDIT, |audit| audit.0),
@@ -348,6 +359,9 @@ fn resolve(file: file::File, folder: &Path, text: &Text<'_>) -> Outcome<Config> 
             sources: polled,
         },
         target,
+        budget_unit: (file.budget.polls)
+            .map(|polls| polls.0.unit)
+            .unwrap_or_default(),
         is_budget_assumed: file.budget.polls.is_none() && quotas.is_none(),
         missing_secrets,
     })
@@ -423,7 +437,9 @@ fn group_rule(group: file::Group, line: usize, text: &Text<'_>) -> Outcome<Group
         "" => return Err(refuse("group.key is empty".into()).hint("host, domain or a name")),
         name => GroupKey::Name(name.to_owned()),
     };
-    let per_day = group.rate.map_or(DEFAULT_GROUP_PER_DAY, |rate| rate.0);
+    let per_day = group
+        .rate
+        .map_or(DEFAULT_GROUP_PER_DAY, |rate| rate.0.per_day());
     let gap = Span::days(1.0 / per_day)
         .map_err(|error| refuse(format!("group.rate: {error}")).hint("1/s is usual"))?;
     Ok(GroupRule {

@@ -159,8 +159,11 @@ fn check_address(key: &str, template: &str, names: &[&str]) -> Result<(), Compla
     let host = url.host_str().unwrap_or_default();
     let authority = template.split('/').nth(2).unwrap_or_default();
     if authority.contains('{') || host.is_empty() {
-        let hint = "whom to ask does not depend on what is asked";
-        return Err((format!("{key}: a blank is in the name of its host"), hint));
+        let hint = "the host is the same for every request";
+        return Err((
+            format!("{key}: there is a placeholder in the name of its host"),
+            hint,
+        ));
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use springtide_engine::settings::{self, Burst};
 use springtide_policy::{Span, Window};
 
 use crate::args::ObjectiveName;
-use crate::units;
+use crate::units::{self, Pace};
 
 /// A value that is written as text or, where that is all there is to it, as a number.
 macro_rules! written {
@@ -41,10 +41,10 @@ macro_rules! written {
 
 written!(
     /// A number per time, above zero.
-    PerDay(f64),
-    |text| match units::per_day(text)? {
-        0.0 => Err("it is above zero".into()),
-        per_day => Ok(per_day),
+    PerTime(Pace),
+    |text| match units::pace(text)? {
+        pace if pace.per_day() > 0.0 => Ok(pace),
+        _ => Err("a number above zero is expected".into()),
     },
     "a number per time, such as \"2000/day\""
 );
@@ -71,7 +71,7 @@ written!(
     Lasting(Span),
     |text| match units::span(text)? {
         span if span.as_days() > 0.0 => Ok(span),
-        _ => Err("it is longer than nothing".into()),
+        _ => Err("a span above zero is expected".into()),
     },
     "a span of time, such as \"30s\" or \"12h\""
 );
@@ -328,7 +328,7 @@ pub(crate) trait FromVariable: Sized {
 
 named!(FirstPass, Policy, ObjectiveName);
 parsed!(
-    PerDay,
+    PerTime,
     AtMost,
     Hours,
     Share,

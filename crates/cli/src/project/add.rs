@@ -1,17 +1,19 @@
 //! `springtide add`: new sources, and what was found there.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use springtide_engine::fetch::guard::is_public;
 use springtide_engine::settings::{self, SourceSettings};
 use springtide_engine::view::kind_name;
-use springtide_store::{Fact, Memory, SourceKind, Writer};
+use springtide_store::{Fact, Memory, Reader, SourceKind, Walk, Writer};
+use url::Url;
 
 use super::import::name_after;
-use super::{Project, Shared, add_table, init};
+use super::{PER_PAGE, Project, Shared, add_table, init};
 use crate::args::SettingFlags;
-use crate::args::project::{Add, AddKind, per_day_text};
+use crate::args::project::{Add, AddKind};
 use crate::config::edit::{Editor, NewSource};
 use crate::config::table::is_database;
 use crate::config::value::AllowPrivate;
@@ -21,7 +23,7 @@ use crate::json::print_json;
 use crate::live::{self, Found};
 use crate::moment::brief;
 use crate::table::{Unfinished, shorten, shorten_to};
-use crate::talk::{Talk, count};
+use crate::talk::{Talk, count, plural};
 
 pub(crate) fn run(
     args: &Add,
@@ -55,10 +57,10 @@ pub(crate) fn run(
         .map(|text| Meant::new(text, args, &searches))
         .collect::<Outcome<Vec<_>>>()?;
     if there.is_some() || args.dry_run {
-        return add(args, meant, there.as_ref(), talk, unfinished);
+        return add(args, meant, there.as_ref(), None, talk, unfinished);
     }
     let folder = named.unwrap_or_else(|| Path::new("."));
-    let budget = args.budget.map(|budget| per_day_text(budget.0));
+    let budget = args.budget.map(|budget| budget.0.to_string());
     let had_store = folder.join(super::STORE).exists();
     let project = init::make(
         folder,
@@ -66,25 +68,26 @@ pub(crate) fn run(
         args.http.contact.as_deref(),
         unfinished,
     )?;
-    let added = add(args, meant, Some(&project), talk, unfinished);
+    let made = folder.join(config::FILE);
+    let added = add(args, meant, Some(&project), Some(&made), talk, unfinished);
     let config = project.config(&SettingFlags::default(), Talk::Quiet)?;
     if added.is_err() && config.settings.sources.is_empty() {
         // What was made for nothing goes again.
-        let _ = std::fs::remove_file(folder.join(config::FILE));
+        let _ = std::fs::remove_file(&made);
         if !had_store {
             let _ = std::fs::remove_dir_all(project.store_folder());
         }
-    } else {
-        talk.say(format!("made {}", folder.join(config::FILE).display()));
     }
     added
 }
 
-/// Adds what is meant to a project, or says what would be added.
+/// Adds what is meant to a project, or says what would be added; the file of the project,
+/// if it was just made.
 fn add(
     args: &Add,
     meant: Vec<Meant>,
     project: Option<&Project>,
+    made: Option<&Path>,
     talk: Talk,
     unfinished: &Unfinished,
 ) -> Outcome<()> {
@@ -104,13 +107,6 @@ fn add(
         config.settings.sources.clear();
     }
 
-    let private = match &args.http.allow_private {
-        None | Some(AllowPrivate(settings::AllowPrivate::None)) => Vec::new(),
-        Some(AllowPrivate(settings::AllowPrivate::Only(networks))) => {
-            networks.iter().map(ToString::to_string).collect()
-        }
-        Some(AllowPrivate(settings::AllowPrivate::All)) => private_addresses(&meant),
-    };
     let (mut added, mut refused) = (Vec::new(), Vec::new());
     for meant in meant {
         if let Meant::Search(source) = meant {
@@ -181,9 +177,19 @@ fn add(
             .hint(format!("{expected}; nothing was added")));
     }
     if let (Some(project), false) = (project, args.dry_run) {
+        let private = match &args.http.allow_private {
+            None | Some(AllowPrivate(settings::AllowPrivate::None)) => Vec::new(),
+            Some(AllowPrivate(settings::AllowPrivate::Only(networks))) => {
+                networks.iter().map(ToString::to_string).collect()
+            }
+            Some(AllowPrivate(settings::AllowPrivate::All)) => {
+                let hosts = hosts(project, &*store, &added)?;
+                private_addresses(&hosts, talk)
+            }
+        };
         let mut editor = Editor::open(&project.folder)?;
         if let Some(budget) = args.budget {
-            editor.set_budget(&per_day_text(budget.0))?;
+            editor.set_budget(&budget.0.to_string())?;
         }
         if let Some(contact) = &args.http.contact {
             editor.set_contact(contact)?;
@@ -220,6 +226,9 @@ fn add(
             Row::new(&source, found, n_listed)
         })
         .collect();
+    if let Some(file) = made {
+        talk.say(format!("made {}", file.display()));
+    }
     if args.json {
         print_json(&rows)?;
     } else {
@@ -260,23 +269,58 @@ fn all_refused(mut refused: Vec<Failure>) -> Failure {
         .hint("check them; --offline adds them without fetching")
 }
 
-/// The private addresses of the hosts that are meant.
-fn private_addresses(meant: &[Meant]) -> Vec<String> {
+/// An address of each host that new sources have: their own, or those of a list.
+fn hosts(
+    project: &Project,
+    store: &dyn Reader,
+    added: &[(SourceSettings, Found)],
+) -> Outcome<BTreeMap<String, Url>> {
+    let refuse = |error| project.refuse(&error);
+    let mut hosts = BTreeMap::new();
+    let mut take = |locator: &str| {
+        if let Ok(url) = address(locator)
+            && hosts.len() < MOST_HOSTS
+        {
+            let host = url.host_str().unwrap_or_default().to_owned();
+            hosts.entry(host).or_insert(url);
+        }
+    };
+    let known = store.sources().map_err(refuse)?;
+    for (source, _) in added {
+        take(&source.url);
+        let listed = known
+            .iter()
+            .find(|known| known.name == source.name && known.kind == SourceKind::List);
+        if let Some(listed) = listed {
+            let mut walk = Walk::new(Some(listed.id), PER_PAGE);
+            while let Some(page) = walk.next(store).map_err(refuse)? {
+                page.iter().for_each(|kept| take(&kept.element.locator));
+            }
+        }
+    }
+    Ok(hosts)
+}
+
+/// The private ones among the addresses that hosts are at.
+fn private_addresses(hosts: &BTreeMap<String, Url>, talk: Talk) -> Vec<String> {
+    let looking = talk.progress("looking up hosts", Some(hosts.len() as u64));
     let mut addresses = Vec::new();
-    for meant in meant {
-        let Meant::Url(url) = meant else {
-            continue;
-        };
+    for url in hosts.values() {
         let resolved = url.socket_addrs(|| None).unwrap_or_default();
         let private = resolved
             .into_iter()
             .filter(|address| !is_public(address.ip()));
         addresses.extend(private.map(|address| address.ip().to_string()));
+        looking.advance(1);
     }
     addresses.sort();
     addresses.dedup();
     addresses
 }
+
+/// Hosts of a list that are looked up for `--allow-private`: whoever has more of them in a
+/// network of their own names the network.
+const MOST_HOSTS: usize = 1000;
 
 /// Failures that are told one by one.
 const MOST_REFUSED: usize = 5;
@@ -297,7 +341,7 @@ fn forget(store: &mut dyn Writer, names: &[&str]) -> Outcome<()> {
 
 /// What was typed, understood.
 enum Meant {
-    Url(url::Url),
+    Url(Url),
     File(PathBuf),
     /// A search source that the file has.
     Search(Box<SourceSettings>),
@@ -431,7 +475,7 @@ impl Meant {
 }
 
 /// What an address looks like before it has been asked.
-fn kind_by_name(url: &url::Url) -> SourceKind {
+fn kind_by_name(url: &Url) -> SourceKind {
     let name = url
         .path()
         .rsplit('/')
@@ -483,11 +527,11 @@ impl Row {
         let some = |texts: &[&str]| (!texts.is_empty()).then(|| texts.join(", "));
         let n_listings = found.n_listings.filter(|n| *n > 0);
         let named = match (found.n_elements, n_listings) {
-            (Some(0), Some(n)) => Some(format!("named by {} further listings", count(n as usize))),
+            (Some(0), Some(n)) => Some(format!("named by {}", plural(n, "further listing"))),
             (Some(m), Some(n)) => Some(format!(
-                "{}, and those of {} further listings",
+                "{}, and those of {}",
                 count(m as usize),
-                count(n as usize)
+                plural(n, "further listing")
             )),
             (n_elements, _) => n_elements.map(|n| count(n as usize)),
         };

@@ -10,7 +10,7 @@ use toml_edit::{Array, Value};
 
 use super::{Project, init};
 use crate::args::SettingFlags;
-use crate::args::project::{Add, per_day_text};
+use crate::args::project::Add;
 use crate::columns::{Columns, Side};
 use crate::config::edit::{Editor, NewSource};
 use crate::config::table::{default_copy, parts, place};
@@ -247,7 +247,7 @@ fn write(
     let project = match there {
         Some(project) => project,
         None => {
-            let budget = args.budget.map(|budget| per_day_text(budget.0));
+            let budget = args.budget.map(|budget| budget.0.to_string());
             let contact = args.http.contact.as_deref();
             let project = init::make(folder, budget.as_deref(), contact, unfinished)?;
             talk.say(format!("made {}", folder.join(config::FILE).display()));
@@ -256,7 +256,7 @@ fn write(
     };
     let mut editor = Editor::open(&project.folder)?;
     if let Some(budget) = args.budget {
-        editor.set_budget(&per_day_text(budget.0))?;
+        editor.set_budget(&budget.0.to_string())?;
     }
     if let Some(contact) = &args.http.contact {
         editor.set_contact(contact)?;

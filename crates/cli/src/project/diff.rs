@@ -13,7 +13,7 @@ use crate::args::project::Diff;
 use crate::columns::{Columns, Side, has_colour};
 use crate::failure::{Failure, Outcome};
 use crate::json::print_json;
-use crate::moment::{self, relative, rfc3339};
+use crate::moment::{self, local, relative, rfc3339};
 use crate::table::unwritable;
 use crate::talk::Talk;
 
@@ -105,7 +105,11 @@ pub(crate) fn run(args: &Diff, project: &Project, talk: Talk) -> Outcome<()> {
         });
     }
     let name = |number: u64| {
-        let found_at = rfc3339(versions[number as usize - 1].found_at);
+        let found_at = versions[number as usize - 1].found_at;
+        let found_at = match std::io::stdout().is_terminal() {
+            true => local(found_at),
+            false => rfc3339(found_at),
+        };
         format!(
             "{} (version {number}, found {found_at})",
             kept.element.locator

@@ -15,7 +15,7 @@ use crate::args::project::Doctor;
 use crate::failure::{Failure, Outcome};
 use crate::json::print_json;
 use crate::table::shorten_to;
-use crate::talk::{Talk, count, plural};
+use crate::talk::{Talk, count, plural, size};
 use crate::{config::Config, moment};
 
 /// Problems that are listed; more would not be read.
@@ -397,15 +397,15 @@ fn report(args: &Doctor, findings: &Findings, talk: Talk) -> Outcome<()> {
             }
         }
         if let (Some(n), Some(bytes)) = (findings.n_bodies_freed, findings.n_bytes_freed) {
-            let (n, kb) = (count(n as usize), count((bytes / 1000) as usize));
             let verb = match findings.is_dry_run {
                 true => "would free",
                 false => "freed",
             };
-            talk.say(format!("{verb} {kb} kB of {n} bodies"));
+            let files = plural(n, "unreferenced file");
+            talk.say(format!("{verb} {}: {files}", size(bytes)));
         } else if findings.n_unnamed_bodies > 0 {
-            let n = count(findings.n_unnamed_bodies as usize);
-            talk.say(format!("{n} unreferenced files; --gc removes them"));
+            let n = plural(findings.n_unnamed_bodies, "unreferenced file");
+            talk.say(format!("{n} on disk; --gc frees the space"));
         }
         for failing in &findings.failing {
             let message = shorten_to(&failing.message, 200);
@@ -413,6 +413,12 @@ fn report(args: &Doctor, findings: &Findings, talk: Talk) -> Outcome<()> {
         }
         if let Some(warning) = findings.shared.warning() {
             talk.say(format!("warning: {warning}"));
+        }
+        if findings.shared.is_skipped {
+            let most = count(Shared::MOST as usize);
+            talk.say(format!(
+                "not checked: whether two sources have the same address (more than {most} elements)"
+            ));
         }
         match (findings.sound, findings.failing.len()) {
             (false, _) => {}

@@ -152,6 +152,9 @@ pub(crate) fn run(
         let known = plural(imported.n_known, "line");
         talk.say(format!("{known} with an address that was there already"));
     }
+    if imported.n_added > 0 {
+        talk.say("no requests made; next: `springtide run`");
+    }
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::Project;
 use crate::args::SettingFlags;
-use crate::args::project::{Init, per_day_text};
+use crate::args::project::Init;
 use crate::config::{DEFAULT_BUDGET, FILE};
 use crate::failure::{Failure, Outcome};
 use crate::json::print_json;
@@ -30,7 +30,7 @@ pub(crate) fn run(
         .or(named)
         .unwrap_or_else(|| Path::new("."));
     let is_new = !folder.join(FILE).exists();
-    let budget = args.budget.map(|budget| per_day_text(budget.0));
+    let budget = args.budget.map(|budget| budget.0.to_string());
     if !is_new && budget.is_some() {
         talk.say(format!(
             "{FILE} is there already; its budget stays as it is"

@@ -130,7 +130,7 @@ pub(crate) fn run(args: &Log, project: &Project, talk: Talk) -> Outcome<()> {
 const COLUMNS: &[(&str, Side)] = &[
     ("found", Side::Right),
     ("kind", Side::Left),
-    ("stale for", Side::Right),
+    ("stale for up to", Side::Right),
     ("bytes", Side::Right),
     ("size", Side::Right),
     ("source", Side::Left),
@@ -435,7 +435,7 @@ fn cells(change: &Change, source: &str, locator: &str, now: Moment) -> Vec<Strin
     let unknown = || "-".to_owned();
     let age = change
         .previous_poll_at
-        .map(|previous| format!("≤{}", brief(seconds_between(previous, change.found_at))));
+        .map(|previous| brief(seconds_between(previous, change.found_at)));
     let bytes = match (change.bytes_before, change.bytes_after) {
         (Some(before), Some(after)) if before != after => {
             format!("{:+}", i128::from(after) - i128::from(before))

@@ -219,7 +219,7 @@ impl Steps {
             }
             Step::Taken(n, total) => {
                 self.checking = None;
-                let begin = || talk.progress("taking in", Some(total));
+                let begin = || talk.progress("importing", Some(total));
                 self.taking.get_or_insert_with(begin).advance(n as usize);
             }
         }
@@ -262,21 +262,24 @@ pub(crate) struct Shared {
     pub(crate) n: u64,
     /// One of them, and two sources that have it.
     pub(crate) example: Option<(String, String, String)>,
+    /// There are too many elements to look.
+    pub(crate) is_skipped: bool,
 }
 
 impl Shared {
     /// Elements that are looked through; of more than these it takes too long.
-    const MOST: u32 = 200_000;
+    pub(crate) const MOST: u32 = 200_000;
 
     /// Those among the sources of a store that are in the file.
     pub(crate) fn find(project: &Project, store: &dyn Reader, config: &Config) -> Outcome<Self> {
         let refuse = |error| project.refuse(&error);
         let mut shared = Self::default();
+        let wanted = &config.settings.sources;
         if store.next_element().map_err(refuse)? > Self::MOST {
+            shared.is_skipped = wanted.len() > 1;
             return Ok(shared);
         }
         let mut seen: HashMap<String, String> = HashMap::new();
-        let wanted = &config.settings.sources;
         for source in store.sources().map_err(refuse)? {
             // The id of a row is one in its own shop alone.
             let is_web =

@@ -12,7 +12,7 @@ use crate::moment;
 use crate::plan::{Origin, solve};
 use crate::rates::RateTable;
 use crate::table::{Texts, Unfinished};
-use crate::talk::{Talk, count};
+use crate::talk::{Talk, count, plural};
 
 pub(crate) fn run(
     args: &args::Plan,
@@ -46,14 +46,17 @@ pub(crate) fn run(
     };
     if polled.n_rows > 0 {
         talk.say(format!(
-            "{} rows of search sources are left out: they come with queries",
-            count(polled.n_rows as usize)
+            "{} of search sources left out: rows come with queries",
+            plural(polled.n_rows, "row")
         ));
     }
     if polled.n_entries > 0 {
+        let n = match polled.n_entries {
+            1 => "1 entry".to_owned(),
+            n => format!("{} entries", count(n as usize)),
+        };
         talk.say(format!(
-            "{} entries of feeds are left out: they come with their feeds",
-            count(polled.n_entries as usize)
+            "{n} of feeds left out: entries come with their feed"
         ));
     }
     let n_elements = table.rates.len() as u64;
@@ -69,8 +72,8 @@ pub(crate) fn run(
     }
     if polled.n_known < n_elements {
         talk.say(format!(
-            "{} elements were polled less than twice; they are taken to change as is usual",
-            count((n_elements - polled.n_known) as usize)
+            "{} polled less than twice: assumed to change as often as is usual here",
+            plural(n_elements - polled.n_known, "element")
         ));
     }
     let mut args = args.clone();
@@ -89,7 +92,7 @@ pub(crate) fn run(
         }
     };
     if !has_goal {
-        goal.budget = Some(settings.budget.per_day);
+        goal.budget = Some(config.budget());
     }
     if args.objective.is_none() && args.goal.target_age.is_none() {
         args.objective = Some(match settings.policy.objective {

@@ -55,6 +55,6 @@ pub(crate) fn run(
     if args.json {
         return print_json(&Renamed { old, new });
     }
-    talk.say(format!("{old} is {new} from now on"));
+    talk.say(format!("renamed {old} to {new}"));
     Ok(())
 }

@@ -271,8 +271,9 @@ fn keep_fresh(
     reloaded: Option<&Reloaded>,
 ) -> Outcome<(Ended, bool)> {
     config.check_secrets()?;
-    let settings = config.settings;
-    let mut screen = Screen::new(shown.form, shown.talk, shown.terms, project, &settings);
+    let (settings, unit) = (config.settings, config.budget_unit);
+    let Shown { form, talk, terms } = shown;
+    let mut screen = Screen::new(form, talk, terms, project, &settings, unit);
     let on_begun = |handle: &Handle| {
         if let Some(reloaded) = reloaded {
             let handle = handle.clone();

@@ -17,8 +17,10 @@ use super::Project;
 use super::log::{kind_name, with_fields};
 use crate::args::project::LogForm;
 use crate::moment::{self, brief, relative, rfc3339, time_of_day};
+use crate::plan::significant;
 use crate::table::shorten_to;
 use crate::talk::{Foot, Talk, count, plural, say_always, size};
+use crate::units::PaceUnit;
 
 /// In which form what happens is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,13 +73,14 @@ impl Screen {
         lines: Vec<String>,
         project: &Project,
         settings: &Settings,
+        budget_unit: PaceUnit,
     ) -> Self {
         let (to_thread, told) = sync_channel(MOST_TO_SHOW);
         let (end, ended) = sync_channel::<()>(0);
         let glance = (form == Form::Terminal).then(|| Glance::keep(project, settings));
         let rows = Rows::of(project, settings);
         std::thread::spawn(move || {
-            let mut teller = Teller::new(form, talk, glance);
+            let mut teller = Teller::new(form, talk, glance, budget_unit);
             lines.iter().for_each(|line| teller.note(line));
             loop {
                 match told.recv_timeout(TICK) {
@@ -137,9 +140,9 @@ enum Teller {
 }
 
 impl Teller {
-    fn new(form: Form, talk: Talk, glance: Option<Glance>) -> Self {
+    fn new(form: Form, talk: Talk, glance: Option<Glance>, unit: PaceUnit) -> Self {
         match form {
-            Form::Terminal => Self::Terminal(Box::new(Terminal::new(talk, glance))),
+            Form::Terminal => Self::Terminal(Box::new(Terminal::new(talk, glance, unit))),
             Form::Lines => Self::Lines,
             Form::Json => Self::Json,
             Form::None => Self::Nobody,
@@ -264,6 +267,8 @@ struct Terminal {
     talk: Talk,
     foot: Foot,
     glance: Option<Glance>,
+    /// What the budget was given by.
+    unit: PaceUnit,
     n_polls: u64,
     n_changes: u64,
     first_pass: FirstPass,
@@ -272,11 +277,12 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn new(talk: Talk, glance: Option<Glance>) -> Self {
+    fn new(talk: Talk, glance: Option<Glance>, unit: PaceUnit) -> Self {
         Self {
             talk,
             foot: Foot::new(),
             glance,
+            unit,
             n_polls: 0,
             n_changes: 0,
             first_pass: FirstPass::default(),
@@ -387,16 +393,12 @@ impl Terminal {
             (None, Some(seen)) => parts.push(match seen.next_poll_at {
                 Some(next) if next <= now => "polling".to_owned(),
                 Some(next) => format!("next poll {}", relative(next, now)),
-                None => "nothing to poll".to_owned(),
+                None => "nothing is due".to_owned(),
             }),
             (None, None) => {}
         }
         if let Some(seen) = &seen {
-            parts.push(format!(
-                "{} of {} polls today",
-                count(seen.used_today as usize),
-                super::ls::per_day(seen.per_day)
-            ));
+            parts.push(against_budget(seen.used_today, seen.per_day, self.unit));
         }
         parts.push(plural(self.n_changes, "change"));
         if let Some(freshness) = seen.and_then(|seen| seen.freshness) {
@@ -411,6 +413,20 @@ impl Terminal {
             });
         }
         self.foot.set(parts.join(" · "));
+    }
+}
+
+/// What was polled today, against what may be.
+fn against_budget(used_today: u64, per_day: f64, unit: PaceUnit) -> String {
+    let budget = significant(unit.of(per_day));
+    match unit {
+        PaceUnit::Day => format!("{} of {budget} polls today", count(used_today as usize)),
+        // The sum of a day is not what was said.
+        _ => format!(
+            "{} today, {budget} {} allowed",
+            plural(used_today, "poll"),
+            unit.each()
+        ),
     }
 }
 
@@ -870,6 +886,14 @@ mod tests {
         );
         pass.left(0);
         assert_eq!(text(&mut pass, 1), None);
+    }
+
+    #[test]
+    fn polls_are_told_against_the_budget_as_it_was_given() {
+        let day = against_budget(41, 2000.0, PaceUnit::Day);
+        assert_eq!(day, "41 of 2,000 polls today");
+        let hour = against_budget(1, 720.0, PaceUnit::Hour);
+        assert_eq!(hour, "1 poll today, 30 an hour allowed");
     }
 
     #[test]

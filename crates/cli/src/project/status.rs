@@ -8,10 +8,11 @@ use super::{Project, sources};
 use crate::args::SettingFlags;
 use crate::args::project::Status;
 use crate::columns::{Columns, Side};
-use crate::config::{Config, Target};
+use crate::config::Config;
 use crate::failure::{Code, Failure, Outcome};
 use crate::json::print_json;
-use crate::moment::{self, brief, local, relative};
+use crate::moment::{self, brief, local, relative, time_of_day};
+use crate::plan::significant;
 use crate::table::{shorten_to, unwritable};
 use crate::talk::{Talk, count, percent, plural, size};
 
@@ -53,7 +54,7 @@ pub(crate) fn run(args: &Status, project: &Project, talk: Talk) -> Outcome<()> {
         print(&document, &config, now, talk)?;
     }
     if args.check {
-        return check(&document, config.target, args.json, talk);
+        return check(&document, &config, args.json, talk);
     }
     Ok(())
 }
@@ -65,7 +66,7 @@ fn warn_of_max_interval(config: &Config, n_elements: u64, talk: Talk) {
     if let (Some(round), Some(longest)) = (round, settings.policy.max_interval) {
         talk.say(format!(
             "warning: the budget takes {} for one poll of every element, and max_interval is {}; \
-             all are polled at the same frequency",
+             all are polled equally often",
             brief(round.as_days() * 86_400.0),
             brief(longest.as_days() * 86_400.0)
         ));
@@ -73,7 +74,8 @@ fn warn_of_max_interval(config: &Config, n_elements: u64, talk: Talk) {
 }
 
 /// Against the target: the exit code, and a word about what is near.
-fn check(document: &view::Status, target: Target, as_json: bool, talk: Talk) -> Outcome<()> {
+fn check(document: &view::Status, config: &Config, as_json: bool, talk: Talk) -> Outcome<()> {
+    let (target, unit) = (config.target, config.budget_unit);
     let mut missed = Vec::new();
     let mut hint = "raise budget.polls, or lower the target".to_owned();
     if let Some(wanted) = target.freshness {
@@ -89,10 +91,11 @@ fn check(document: &view::Status, target: Target, as_json: bool, talk: Talk) -> 
                 let budget = document.budget;
                 if let Some(short) = budget.short_per_day.filter(|short| *short > 0.0) {
                     hint = format!(
-                        "it takes about {} polls a day in the long run, {} more than \
+                        "it takes about {} polls {} in the long run, {} more than \
                          budget.polls allows; raise that, or lower the target",
-                        super::ls::per_day(budget.per_day + short),
-                        super::ls::per_day(short)
+                        significant(unit.of(budget.per_day + short)),
+                        unit.each(),
+                        significant(unit.of(short))
                     );
                 }
             }
@@ -169,17 +172,22 @@ fn print(document: &view::Status, config: &Config, now: Moment, talk: Talk) -> O
     } else {
         ""
     };
+    let unit = config.budget_unit;
     lines.push(format!(
-        "budget      {} polls a day{assumed}, {} used today (UTC)",
-        super::ls::per_day(budget.per_day),
-        count(budget.used_today as usize)
+        "budget      {} polls {}{assumed}, {} used since {}",
+        significant(unit.of(budget.per_day)),
+        unit.each(),
+        count(budget.used_today as usize),
+        // Days are counted in UTC, and begin when they do where the reader is.
+        time_of_day(moment::midnight(now))
     ));
     if let (Some(wanted), Some(short)) = (config.target.freshness, budget.short_per_day) {
         let wanted = percent(wanted);
         lines.push(match short > 0.0 {
             true => format!(
-                "            {} polls a day short of what {wanted} fresh takes in the long run",
-                super::ls::per_day(short)
+                "            {} polls {} short of what {wanted} fresh takes in the long run",
+                significant(unit.of(short)),
+                unit.each()
             ),
             false => format!("            enough for {wanted} fresh in the long run"),
         });

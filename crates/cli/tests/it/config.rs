@@ -37,7 +37,7 @@ fn values_are_checked_where_they_are_read() {
         ("[budget]\naudit = \"200%\"\n", "between 0 and 1"),
         ("[budget]\nfirst_pass = \"fre\"\n", "did you mean `free`?"),
         ("[policy]\nname = \"lerned\"\n", "did you mean `learned`?"),
-        ("[policy]\nmax_interval = \"0s\"\n", "longer than nothing"),
+        ("[policy]\nmax_interval = \"0s\"\n", "above zero"),
         (
             "[http]\nmax_body = \"10 parsecs\"\n",
             "unknown unit `parsecs`",

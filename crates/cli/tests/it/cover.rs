@@ -36,7 +36,7 @@ fn queries_come_in_order_of_issue() {
       rows               4
       queries            2, in 4 requests
       expected coverage  1.0000
-      expected speedup   1.0000 rows a request; asking by id has 1
+      expected speedup   1.0000 rows a request; fetching by id has 1
     ");
 }
 

@@ -25,7 +25,7 @@ fn every_command_of_the_first_five_minutes_does_what_the_guide_says() {
             ("--for 1m", "--for 2s".into()),
         ],
         // Every poll is an audit, so that freshness is measured in no time.
-        settings: vec![("BUDGET_POLLS", "100/s"), ("BUDGET_AUDIT", "100%")],
+        settings: vec![("BUDGET_POLLS", "8640000/day"), ("BUDGET_AUDIT", "100%")],
         before: Box::new(|command| {
             if command.starts_with("springtide poll") {
                 origin.script("/intro.html", page("Introduction", "two"));
@@ -141,6 +141,84 @@ fn every_command_of_the_guide_to_tables_does_what_the_guide_says() {
     assert!(read.n_commands >= 12, "{read:?}");
 }
 
+#[test]
+fn every_command_of_the_mirror_guide_does_what_the_guide_says() {
+    let (origin, place) = (docs(), Place::new());
+    let folder = origin.url("").replace("http://", "").replace(':', "_");
+    let mut reader = Reader {
+        folder: place.path(""),
+        instead: vec![
+            ("https://docs.example.org", origin.url("")),
+            ("docs.example.org", folder),
+            ("--for 1m", "--for 2s".into()),
+        ],
+        settings: vec![("BUDGET_POLLS", "8640000/day"), ("BUDGET_AUDIT", "100%")],
+        before: Box::new(|command| {
+            if command.contains("--for") {
+                origin.script("/intro.html", page("Introduction", "two"));
+            }
+        }),
+        is_quick: false,
+    };
+    let read = reader.read("mirror.md");
+    assert!(read.n_commands >= 10, "{read:?}");
+    let mirrored = place.path("docs/mirror/manifest.jsonl");
+    assert_eq!(
+        std::fs::read_to_string(mirrored).unwrap().lines().count(),
+        12
+    );
+}
+
+#[test]
+fn every_command_of_the_archive_guide_does_what_the_guide_says() {
+    let (origin, place) = (docs(), Place::new());
+    // Nobody listens there.
+    let dead = "127.0.0.2";
+    let mut lines = vec!["Address,Topic".to_owned()];
+    for name in ["a", "b", "c", "d", "e"] {
+        let path = format!("/{name}.html");
+        origin.script(&path, page(&path, "one"));
+        lines.push(format!("{},history", origin.url(&path)));
+    }
+    lines.push(format!("{},history", origin.url("/missing.html")));
+    lines.push(format!("http://{dead}:9/a.html,news"));
+    lines.push("n/a,news".to_owned());
+    std::fs::write(place.path("addresses.csv"), lines.join("\n")).unwrap();
+    let mut reader = Reader {
+        folder: place.path(""),
+        instead: vec![
+            ("https://one.example.org", origin.url("")),
+            ("https://dead.example.org", format!("http://{dead}:9")),
+            ("dead.example.org", dead.to_owned()),
+            ("--for 1m", "--for 2s".into()),
+        ],
+        settings: vec![("BUDGET_POLLS", "8640000/day")],
+        before: Box::new(|_| {}),
+        is_quick: false,
+    };
+    let read = reader.read("archive.md");
+    assert!(read.n_commands >= 12, "{read:?}");
+}
+
+#[test]
+fn every_command_of_the_guide_to_plans_does_what_the_guide_says() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("examples")).unwrap();
+    for name in ["polls.csv", "rates.csv", "caps.csv"] {
+        let from = repository().join("examples").join(name);
+        std::fs::copy(from, place.path("examples").join(name)).unwrap();
+    }
+    let mut reader = Reader {
+        folder: place.path(""),
+        instead: Vec::new(),
+        settings: Vec::new(),
+        before: Box::new(|_| {}),
+        is_quick: true,
+    };
+    let read = reader.read("plans.md");
+    assert!(read.n_commands >= 9, "{read:?}");
+}
+
 /// Someone who does what a guide says, against a server on loopback.
 struct Reader<'a> {
     folder: PathBuf,
@@ -224,7 +302,7 @@ impl Reader<'_> {
             }
         }
         if !command.contains("demo") {
-            shell.env("SPRINGTIDE_HTTP_ALLOW_PRIVATE", "127.0.0.1");
+            shell.env("SPRINGTIDE_HTTP_ALLOW_PRIVATE", "127.0.0.0/8");
             for (name, value) in &self.settings {
                 shell.env(format!("SPRINGTIDE_{name}"), value);
             }

@@ -17,6 +17,7 @@ mod run;
 mod search;
 mod simulate;
 mod tables;
+mod words;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

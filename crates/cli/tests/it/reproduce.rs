@@ -72,17 +72,17 @@ fn a_table_is_readable_and_its_erratum_named() {
       Five polls a day for elements that change one to five times a day. For freshness the
       fastest is not worth a single poll; for age all get about one.
 
-      quantity                             printed      ours  verdict
-      frequency for freshness e1 lambda=1     1.15   1.14989  agrees
-      frequency for freshness e2 lambda=2     1.36   1.35841  agrees
-      frequency for freshness e3 lambda=3     1.35   1.35384  agrees
-      frequency for freshness e4 lambda=4     1.14   1.13786  agrees
-      frequency for freshness e5 lambda=5        0         0  agrees
-      frequency for age e1 lambda=1           0.84   0.83487  differs [1]
-      frequency for age e2 lambda=2           0.97  0.967925  agrees
-      frequency for age e3 lambda=3           1.03   1.03352  agrees
-      frequency for age e4 lambda=4           1.07   1.07061  agrees
-      frequency for age e5 lambda=5           1.09   1.09307  agrees
+      quantity                        printed      ours  verdict
+      frequency for freshness e1 λ=1     1.15   1.14989  agrees
+      frequency for freshness e2 λ=2     1.36   1.35841  agrees
+      frequency for freshness e3 λ=3     1.35   1.35384  agrees
+      frequency for freshness e4 λ=4     1.14   1.13786  agrees
+      frequency for freshness e5 λ=5     0.00         0  agrees
+      frequency for age e1 λ=1           0.84   0.83487  differs [1]
+      frequency for age e2 λ=2           0.97  0.967925  agrees
+      frequency for age e3 λ=3           1.03   1.03352  agrees
+      frequency for age e4 λ=4           1.07   1.07061  agrees
+      frequency for age e5 λ=5           1.09   1.09307  agrees
       [1] erratum: 0.83487 rounds to 0.83
     ");
     insta::assert_snapshot!(ran.stderr, @"9 agree, 1 differs, 0 have nothing printed to compare with");
@@ -175,6 +175,9 @@ fn figures_points_and_a_page_are_written() {
     assert!(points.starts_with("series,x,y\n1 a day,0.0,"));
     let page = place.read("new/papers/index.html");
     assert!(page.contains("id=\"freshness-figure-9\"") && page.contains("<svg "));
+    assert!(!page.contains("lambda") && page.contains("prefers-color-scheme: dark"));
+    let figure = place.read("new/papers/freshness-figure-9.svg");
+    assert!(figure.contains("prefers-color-scheme:dark"));
     let again = place
         .run("reproduce figure-6 figure-9 --out new/papers -q")
         .ok();

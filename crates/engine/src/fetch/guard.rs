@@ -57,7 +57,7 @@ impl Guard {
             return Err(FetchFailure::new(
                 FailureKind::Url,
                 format!(
-                    "an address of {} bytes is longer than the {MAX_URL} we ask for",
+                    "the address has {} bytes; at most {MAX_URL} can be fetched",
                     url.as_str().len()
                 ),
             ));
@@ -65,7 +65,7 @@ impl Guard {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(FetchFailure::new(
                 FailureKind::Url,
-                format!("only http and https are asked, not {}", url.scheme()),
+                format!("only http and https can be fetched, not {}", url.scheme()),
             ));
         }
         if !url.username().is_empty() || url.password().is_some() {
@@ -93,7 +93,7 @@ impl Guard {
             None => {
                 return Err(FetchFailure::new(
                     FailureKind::Url,
-                    "an address without a host cannot be asked",
+                    "an address without a host cannot be fetched",
                 ));
             }
         };
@@ -130,7 +130,7 @@ impl fmt::Display for Refused {
         }
         write!(
             f,
-            "; to ask it all the same, name it in `allow_private` under its source or `[http]`"
+            "; `allow_private`, under its source or `[http]`, allows it"
         )
     }
 }

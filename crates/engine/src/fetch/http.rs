@@ -443,10 +443,10 @@ fn headers(ask: &HttpRequest<'_>, agent: &HeaderValue) -> HeaderMap {
 /// What is wrong with a status that nothing in the request called for.
 fn nonsense(status: u16, ask: &HttpRequest<'_>) -> Option<&'static str> {
     match status {
-        101 => Some("wants to go on in another protocol"),
-        206 => Some("sent a part, and all was asked for"),
+        101 => Some("wants to switch to another protocol"),
+        206 => Some("sent a part of the body, and all of it was requested"),
         304 if ask.etag.is_none() && ask.last_modified.is_none() => {
-            Some("says that nothing has changed, and was not asked that")
+            Some("says that nothing has changed, though it was not asked whether")
         }
         _ => None,
     }
@@ -468,7 +468,7 @@ fn location(headers: &HeaderMap) -> Result<Option<String>, FetchFailure> {
         return Err(FetchFailure::new(
             FailureKind::Url,
             format!(
-                "redirected to an address of {} bytes, longer than the {MAX_URL} we ask for",
+                "redirected to an address of {} bytes; at most {MAX_URL} can be fetched",
                 value.len()
             ),
         ));

@@ -52,7 +52,7 @@ fn check_length(url: &str) -> Result<(), FetchFailure> {
         return Err(FetchFailure::new(
             FailureKind::Url,
             format!(
-                "an address of {} bytes is longer than the {MAX_URL} we ask for",
+                "the address has {} bytes; at most {MAX_URL} can be fetched",
                 url.len()
             ),
         ));
@@ -64,7 +64,7 @@ fn normalized(mut url: Url) -> Result<Url, FetchFailure> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(FetchFailure::new(
             FailureKind::Url,
-            format!("only http and https are asked, not {}", url.scheme()),
+            format!("only http and https can be fetched, not {}", url.scheme()),
         ));
     }
     url.set_fragment(None);

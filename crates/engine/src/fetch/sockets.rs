@@ -190,7 +190,7 @@ pub(super) fn failure(error: &reqwest::Error, host: &str, limits: &Timeouts) -> 
     if error.is_builder() {
         return FetchFailure::new(
             FailureKind::Url,
-            format!("{host} cannot be asked like this"),
+            format!("the request to {host} cannot be made"),
         );
     }
     let (kind, message) = found.unwrap_or_else(|| no_http(host));

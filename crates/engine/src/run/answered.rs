@@ -109,7 +109,7 @@ impl Engine {
         if let Some(wait) = wait {
             // To the millisecond, as moments are.
             let seconds = (wait.as_days() * 86_400_000.0).ceil() / 1000.0;
-            message += &format!("; nothing is asked for {seconds} s");
+            message += &format!("; no requests for {seconds} s");
         }
         let failure = Failure { kind, message, at };
         self.set_source_error(source, Some(failure.clone()));

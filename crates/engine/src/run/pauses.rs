@@ -23,7 +23,7 @@ impl Engine {
         for host in self.ledger.store().hosts()? {
             let why = match self.agenda.gate().pause(host.group, at) {
                 Some(Pause::BackOff) => "it did not answer in an earlier run",
-                Some(Pause::RetryAfter) => "it asked to be left alone in an earlier run",
+                Some(Pause::RetryAfter) => "it asked us to wait, in an earlier run",
                 None => continue,
             };
             self.troubles.insert(host.group, why.to_owned());

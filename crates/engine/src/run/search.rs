@@ -373,7 +373,7 @@ impl Engine {
             if let Some(mut kept) = self.ledger.kept(id)? {
                 kept.failure = Some(Failure {
                     kind: FailureKind::Unreached,
-                    message: "no query returns it, and it cannot be asked for by its id".to_owned(),
+                    message: "no query returns it, and it cannot be fetched by its id".to_owned(),
                     at: now,
                 });
                 self.ledger.write(kept);

@@ -117,7 +117,7 @@ fn with_headers(form: &Form) -> Sent<'_> {
 fn refusal(answer: &Answer) -> FetchFailure {
     let status = answer.status;
     if status == 429 {
-        let message = "the server has had enough of our requests (status 429)";
+        let message = "too many requests, says the server (status 429)";
         return FetchFailure::new(FailureKind::Status, message);
     }
     if answer.is_redirect() {
@@ -125,7 +125,7 @@ fn refusal(answer: &Answer) -> FetchFailure {
         let location: String = location.take(200).collect();
         return FetchFailure::new(
             FailureKind::Redirects,
-            format!("the server answered with status {status} and sends us on to {location}"),
+            format!("the server answered with status {status} and redirects to {location}"),
         );
     }
     let message = format!("the server answered with status {status}");

@@ -267,7 +267,7 @@ pub fn predicted(
 }
 
 /// How long one poll of every element takes, if that is longer than `max_interval`, so
-/// that all are polled at the same frequency.
+/// that all are polled equally often.
 pub fn round_beyond_max_interval(settings: &Settings, n_elements: u64) -> Option<Span> {
     let longest = settings.policy.max_interval?;
     let round = Span::days(n_elements as f64 / settings.budget.per_day).ok()?;

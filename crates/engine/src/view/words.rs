@@ -91,11 +91,9 @@ pub fn state_name(state: State) -> &'static str {
 /// Why an element that has no copy, or is not polled, is polled when it is.
 pub(super) fn why_out(state: State) -> Option<&'static str> {
     match state {
-        State::New => Some("never polled; the first pass comes to it"),
+        State::New => Some("never polled; waits for its first poll"),
         State::Gone => Some("gone; looked at again from time to time"),
-        State::Blocked => {
-            Some("we are asked to keep away; robots.txt is read again from time to time")
-        }
+        State::Blocked => Some("disallowed by robots.txt, which is read again from time to time"),
         State::Failing => Some("never answered; tried again from time to time"),
         State::Ok => None,
     }
@@ -119,7 +117,7 @@ pub(super) fn why(
         Reason::Watched if role == Role::Entry => "comes with its feed",
         Reason::Watched => "comes with a query, or by its id",
         Reason::Worth | Reason::Retry => "polled again when its copy is likely stale",
-        Reason::Look => "a poll is hardly worth its cost; looked at again then",
+        Reason::Look => "hardly worth a poll; looked at again then",
         Reason::Sample => "polled early, to learn how often",
     };
     match per_day {

@@ -594,7 +594,7 @@ async fn a_source_that_refuses_is_left_alone_for_twice_as_long_each_time() {
         }
     }
     for wait in ["0.5", "1", "2"] {
-        let words = format!("nothing is asked for {wait} s");
+        let words = format!("no requests for {wait} s");
         assert!(told.iter().any(|m| m.ends_with(&words)), "{wait}: {told:?}");
     }
     let at: Vec<SystemTime> = server.requests().iter().map(|r| r.received_at).collect();

@@ -543,7 +543,7 @@ fn one_element_of_each_kind_as_it_is_listed() {
         "n_polls": 0,
         "polled_at": null,
         "rate_per_day": null,
-        "reason": "never polled; the first pass comes to it",
+        "reason": "never polled; waits for its first poll",
         "source": "docs",
         "state": "new",
         "weight": 1.0
@@ -669,7 +669,7 @@ fn one_element_of_each_kind_as_it_is_listed() {
         "n_polls": 1,
         "polled_at": "2026-05-02T00:00:00.000Z",
         "rate_per_day": null,
-        "reason": "we are asked to keep away; robots.txt is read again from time to time",
+        "reason": "disallowed by robots.txt, which is read again from time to time",
         "source": "docs",
         "state": "blocked",
         "weight": 1.0

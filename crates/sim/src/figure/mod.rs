@@ -108,8 +108,9 @@ impl Figure {
         self
     }
 
-    /// The figure as an SVG document: no script, no style sheet, no identifiers, so
-    /// that many fit into one page; the same bytes for the same figure.
+    /// The figure as an SVG document: no script and no identifiers, so that many fit into
+    /// one page; light, or dark where the reader's pages are; the same bytes for the same
+    /// figure.
     pub fn svg(&self) -> String {
         svg::draw(self)
     }

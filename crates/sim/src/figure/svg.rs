@@ -17,6 +17,38 @@ const COLOURS: [&str; 7] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000",
 ];
 
+/// What is drawn in place of each colour where the reader's pages are dark. Attributes
+/// have the light ones, so that whoever knows no style sheet draws those, on a white
+/// ground of their own.
+const DARK: [(&str, &str); 12] = [
+    ("#ffffff", "#16191d"),
+    (INK, "#e8e8e8"),
+    (MUTED, "#b0b4b8"),
+    ("#e4e4e4", "#33383d"),
+    ("#f0f0f0", "#262a2e"),
+    ("#0072b2", "#4ba3e3"),
+    ("#d55e00", "#f0803c"),
+    ("#009e73", "#2fc79a"),
+    ("#cc79a7", "#dc94bd"),
+    ("#e69f00", "#f0b53c"),
+    ("#56b4e9", "#8fd0f5"),
+    ("#000000", "#f5f5f5"),
+];
+
+/// The style sheet for dark pages. It names no figure, so that many may be in one page.
+fn dark_style() -> String {
+    let rules: String = DARK
+        .iter()
+        .map(|(light, dark)| {
+            format!(
+                ".figure[fill='{light}'],.figure [fill='{light}']{{fill:{dark}}}\
+                 .figure [stroke='{light}']{{stroke:{dark}}}"
+            )
+        })
+        .collect();
+    format!("@media screen and (prefers-color-scheme:dark){{{rules}}}")
+}
+
 /// Lines differ in dash as well, for those who print in grey.
 const DASHES: [&str; 6] = ["", "11 4", "2 4", "11 4 2 4", "6 3", "11 3 2 3 2 3"];
 
@@ -63,11 +95,13 @@ pub(super) fn draw(figure: &Figure) -> String {
         &mut svg,
         format_args!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height:.0}\" \
-             viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{label}\" \
+             viewBox=\"0 0 {WIDTH} {height:.0}\" class=\"figure\" role=\"img\" \
+             aria-label=\"{label}\" \
              font-family=\"system-ui, 'Helvetica Neue', Arial, sans-serif\" \
              font-size=\"{LABEL_SIZE}\" fill=\"{INK}\">"
         ),
     );
+    line(&mut svg, format_args!("<style>{}</style>", dark_style()));
     line(
         &mut svg,
         format_args!("<rect width=\"{WIDTH}\" height=\"{height:.0}\" fill=\"#ffffff\"/>"),
@@ -662,6 +696,17 @@ mod tests {
             "{drawn}"
         );
         assert_eq!(drawn.matches("<circle").count(), 1, "only the legend's");
+    }
+
+    #[test]
+    fn every_colour_has_one_for_dark_pages() {
+        let drawn = figure(&[(0.0, 1.0), (1.0, 2.0)]).svg();
+        let (style, rest) = drawn.split_once("</style>").unwrap();
+        for part in rest.split("\"#").skip(1) {
+            let colour = &part[..6];
+            assert!(style.contains(&format!("'#{colour}'")), "{colour}");
+        }
+        assert!(style.contains("prefers-color-scheme:dark"));
     }
 
     #[test]

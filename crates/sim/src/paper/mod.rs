@@ -77,6 +77,8 @@ pub struct Entry {
     pub agrees: Option<bool>,
     /// Why they do not, or what else is to be said.
     pub note: Option<String>,
+    /// Digits after the point that were printed, where digits were printed.
+    digits: Option<usize>,
 }
 
 /// A printed or computed value.
@@ -161,6 +163,7 @@ impl Entry {
             computed: computed.into(),
             agrees: None,
             note: None,
+            digits: None,
         }
     }
 
@@ -175,6 +178,7 @@ impl Entry {
         Self {
             printed: printed.into(),
             agrees: Some(rounds_to(computed, digits, printed)),
+            digits: Some(digits.max(0) as usize),
             ..Self::unprinted(quantity, computed)
         }
     }
@@ -193,6 +197,7 @@ impl Entry {
         Self {
             printed: printed.into(),
             agrees: Some(agrees),
+            digits: Some(digits.max(0) as usize),
             ..Self::unprinted(quantity, computed)
         }
     }
@@ -213,6 +218,25 @@ impl Entry {
     /// A statement that has no exceptions, and how many we found.
     pub(crate) fn holds(quantity: impl Into<String>, n_exceptions: usize) -> Self {
         Self::rounds_to(quantity, 0.0, 0, n_exceptions as f64)
+    }
+
+    /// The quantity for a reader, in the letters of the papers: `λ=1` for `lambda=1`.
+    pub fn title(&self) -> String {
+        let title = self.quantity.replace("lambda", "λ");
+        title.replace("delta2", "δ²")
+    }
+
+    /// The printed value for a reader, with as many digits as were printed.
+    pub fn theirs(&self) -> String {
+        let digits = |number: &f64| match self.digits {
+            Some(digits) => format!("{number:.digits$}"),
+            None => significant(*number),
+        };
+        match &self.printed {
+            Value::None => self.printed.to_string(),
+            Value::Number(number) => digits(number),
+            Value::List(numbers) => numbers.iter().map(digits).collect::<Vec<_>>().join(", "),
+        }
     }
 
     /// The computed value for a reader: there always is one, if only infinity.
@@ -370,6 +394,18 @@ mod tests {
         assert!(Entry::all_round_to("", &[2.0, 3.0], 0, &[2.0]).agrees == Some(false));
         assert_eq!(Entry::equals("", f64::NAN, 1.0).agrees, None);
         assert_eq!(Entry::equals("", 1.0, f64::INFINITY).agrees, Some(false));
+    }
+
+    #[test]
+    fn what_was_printed_has_its_digits() {
+        assert_eq!(Entry::rounds_to("", 0.5, 2, 0.498).theirs(), "0.50");
+        assert_eq!(Entry::rounds_to("", 400.0, -2, 406.0).theirs(), "400");
+        let list = Entry::all_round_to("", &[1.0, 2.5], 1, &[1.0, 2.5]);
+        assert_eq!(list.theirs(), "1.0, 2.5");
+        assert_eq!(Entry::equals("", 0.5, 0.5).theirs(), "0.5");
+        assert_eq!(Entry::unprinted("e1 lambda=1", 2.0).theirs(), "–");
+        let entry = Entry::unprinted("age r=1 delta2=0.5 lambda=1", 2.0);
+        assert_eq!(entry.title(), "age r=1 δ²=0.5 λ=1");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! One page with all exhibits.
+//! One page with all exhibits: light or dark as the reader's other pages are, and on a
+//! phone every number below its name.
 
 use std::fmt::Write;
 
@@ -69,33 +70,52 @@ const HEAD: &str = "<!DOCTYPE html>
 <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">
 <title>springtide: the papers, computed again</title>
 <style>
-html { font: 100%/1.5 system-ui, 'Helvetica Neue', Arial, sans-serif; color: #222; background: #fff; }
+html { font: 100%/1.5 system-ui, 'Helvetica Neue', Arial, sans-serif; color: var(--ink); background: var(--ground);
+  color-scheme: light dark; --ink: #222; --muted: #555; --ground: #fff; --link: #005a8c; --rule: #ccc; --faint: #e4e4e4;
+  --strong: #888; --differs: #fdf3e7; }
+@media screen and (prefers-color-scheme: dark) {
+  html { --ink: #e8e8e8; --muted: #b0b4b8; --ground: #16191d; --link: #7cc4f2; --rule: #4a5056; --faint: #33383d;
+    --strong: #80868c; --differs: #3a2c1a; }
+}
 body { max-width: 54rem; margin: 0 auto; padding: 1.5rem 1.25rem 4rem; }
 h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .5rem; }
 h2 { font-size: 1.25rem; line-height: 1.3; margin: 0 0 .25rem; }
 nav h2 { font-size: 1rem; margin: 1.25rem 0 .25rem; }
 nav ul { columns: 17rem; column-gap: 2rem; margin: 0; padding: 0; list-style: none; font-size: .875rem; }
 nav li { break-inside: avoid; padding: .1rem 0; }
-a { color: #005a8c; }
-section { border-top: 1px solid #ccc; margin-top: 2.5rem; padding-top: 1.25rem; }
-.id { color: #555; font-size: .875rem; margin: 0; }
+a { color: var(--link); }
+section { border-top: 1px solid var(--rule); margin-top: 2.5rem; padding-top: 1.25rem; }
+.id { color: var(--muted); font-size: .875rem; margin: 0; }
 .paper { font-style: italic; margin: 2.5rem 0 0; }
 .tally { display: flex; flex-wrap: wrap; gap: .5rem 2.5rem; margin: 1rem 0; }
 .tally div { display: flex; flex-direction: column-reverse; }
 .tally dd { margin: 0; font-size: 1.75rem; line-height: 1.1; font-variant-numeric: tabular-nums; }
-.tally dt { font-size: .875rem; color: #555; }
-figure { margin: 1rem 0; break-inside: avoid; }
+.tally dt { font-size: .875rem; color: var(--muted); }
+figure { margin: 1rem 0; break-inside: avoid; overflow-x: auto; }
 figure svg { max-width: 100%; height: auto; }
-.wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .875rem; width: 100%; }
-th, td { text-align: left; vertical-align: top; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid #e4e4e4; }
-th { border-bottom-color: #888; }
+th, td { text-align: left; vertical-align: top; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid var(--faint);
+  overflow-wrap: anywhere; }
+th { border-bottom-color: var(--strong); }
 tr { break-inside: avoid; }
 .number { text-align: right; font-variant-numeric: tabular-nums; }
-tr.differs td { background: #fdf3e7; }
+tr.differs td { background: var(--differs); }
 tr.differs .verdict, .mark { font-weight: 600; }
-.mark { font-size: .75rem; border: 1px solid #888; border-radius: .2rem; padding: 0 .25rem; }
-@media print { body { max-width: none; padding: 0; } a { color: inherit; text-decoration: none; } .wide { overflow: visible; } }
+.mark { font-size: .75rem; border: 1px solid var(--strong); border-radius: .2rem; padding: 0 .25rem; }
+@media screen and (max-width: 40rem) {
+  body { padding: 1rem .75rem 3rem; }
+  nav li { padding: .35rem 0; }
+  figure svg { max-width: none; width: 34rem; }
+  thead { position: absolute; clip-path: inset(50%); }
+  tr { display: grid; grid-template-columns: 1fr 1fr 1fr; gap: 0 .75rem; padding: .5rem 0; border-bottom: 1px solid var(--faint); }
+  tr.differs { background: var(--differs); }
+  td { border: 0; padding: 0; }
+  td.quantity, td.note { grid-column: 1 / -1; }
+  td.quantity { font-weight: 600; }
+  td.number { text-align: left; }
+  td[data-head]::before { content: attr(data-head) \" \"; color: var(--muted); }
+}
+@media print { body { max-width: none; padding: 0; } a { color: inherit; text-decoration: none; } }
 </style>
 </head>
 <body>
@@ -126,7 +146,7 @@ fn put_exhibit(html: &mut String, exhibit: &Exhibit, computed: &Computed) {
     put(
         html,
         format_args!(
-            "<div class=\"wide\">\n<table>\n<thead><tr><th scope=\"col\">Quantity</th>\
+            "<table>\n<thead><tr><th scope=\"col\">Quantity</th>\
              <th scope=\"col\" class=\"number\">Printed</th>\
              <th scope=\"col\" class=\"number\">Ours</th>\
              <th scope=\"col\">Verdict</th>{note}</tr></thead>\n<tbody>"
@@ -135,7 +155,7 @@ fn put_exhibit(html: &mut String, exhibit: &Exhibit, computed: &Computed) {
     for entry in &computed.entries {
         put_entry(html, entry, has_notes);
     }
-    html.push_str("</tbody>\n</table>\n</div>\n</section>\n");
+    html.push_str("</tbody>\n</table>\n</section>\n");
 }
 
 fn put_entry(html: &mut String, entry: &Entry, has_notes: bool) {
@@ -143,19 +163,21 @@ fn put_entry(html: &mut String, entry: &Entry, has_notes: bool) {
         Some(false) => " class=\"differs\"",
         _ => "",
     };
-    let quantity = escaped(&entry.quantity);
-    let (printed, ours) = (entry.printed.to_string(), entry.ours());
+    let quantity = escaped(&entry.title());
+    let (printed, ours) = (entry.theirs(), entry.ours());
     let verdict = entry.verdict();
     let note = match &entry.note {
         _ if !has_notes => String::new(),
-        Some(note) => format!("<td>{}</td>", escaped(note)),
-        None => "<td></td>".to_owned(),
+        Some(note) => format!("<td class=\"note\">{}</td>", escaped(note)),
+        None => "<td class=\"note\"></td>".to_owned(),
     };
     put(
         html,
         format_args!(
-            "<tr{class}><td>{quantity}</td><td class=\"number\">{printed}</td>\
-             <td class=\"number\">{ours}</td><td class=\"verdict\">{verdict}</td>{note}</tr>"
+            "<tr{class}><td class=\"quantity\">{quantity}</td>\
+             <td class=\"number\" data-head=\"Printed\">{printed}</td>\
+             <td class=\"number\" data-head=\"Ours\">{ours}</td>\
+             <td class=\"verdict\">{verdict}</td>{note}</tr>"
         ),
     );
 }
@@ -232,9 +254,9 @@ mod tests {
             "<a href=\"#freshness-table-5\">Table 5. Five</a> <span class=\"mark\">differs</span>",
             "<section id=\"freshness-table-5\"",
             "<a href=\"#freshness-claim-x\">A claim</a></li>",
-            "<td>a &lt; b</td>",
-            "<td>erratum: &quot;7&quot; &amp; more</td>",
-            "<td class=\"number\">∞</td>",
+            "<td class=\"quantity\">a &lt; b</td>",
+            "<td class=\"note\">erratum: &quot;7&quot; &amp; more</td>",
+            "<td class=\"number\" data-head=\"Ours\">∞</td>",
             "role=\"img\"",
         ] {
             assert!(html.contains(expected), "no {expected} in {html}");
@@ -250,5 +272,17 @@ mod tests {
         let opened = html.matches("<section").count();
         assert_eq!(opened, html.matches("</section>").count());
         assert!(page(&[]).contains("</html>"));
+    }
+
+    #[test]
+    fn the_page_is_for_dark_screens_and_phones_too() {
+        let html = page(&shown());
+        assert!(html.contains("@media screen and (prefers-color-scheme: dark)"));
+        assert!(html.contains("@media screen and (max-width: 40rem)"));
+        assert!(html.contains("name=\"viewport\""));
+        // What a style names by a colour of its own would not turn dark.
+        let rules = html.split_once("body {").unwrap().1;
+        let rules = rules.split_once("</style>").unwrap().0;
+        assert!(!rules.contains('#'), "{rules}");
     }
 }

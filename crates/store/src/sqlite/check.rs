@@ -73,7 +73,7 @@ pub(super) fn repair(
         let statement = format!(
             "DELETE FROM {table} WHERE NOT EXISTS (SELECT 1 FROM element WHERE id = {table}.element)"
         );
-        let what = format!("{what}s of elements that there are not, removed");
+        let what = format!("{what}s of unknown elements, removed");
         say(connection.execute(&statement, [])?, &what);
     }
     say(
@@ -81,7 +81,7 @@ pub(super) fn repair(
             "DELETE FROM query WHERE NOT EXISTS (SELECT 1 FROM source WHERE id = query.source)",
             [],
         )?,
-        "queries of sources that there are not, removed",
+        "queries of unknown sources, removed",
     );
     say(
         connection.execute(
@@ -89,7 +89,7 @@ pub(super) fn repair(
              AND NOT EXISTS (SELECT 1 FROM source WHERE id = number)",
             [],
         )?,
-        "memories of sources that there are not, removed",
+        "memories of unknown sources, removed",
     );
     let mut missing = Vec::new();
     missing_bodies(connection, has_body, |problem| missing.push(problem))?;

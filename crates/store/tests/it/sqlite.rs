@@ -339,11 +339,11 @@ fn damage_is_found_and_what_follows_from_the_rest_is_mended() {
     check(
         "DELETE FROM element WHERE id IN (0, 199)",
         &[
-            "there is a record of element 0, which there is not",
-            "there is a record of element 199, which there is not",
+            "there is a record of element 0, which does not exist",
+            "there is a record of element 199, which does not exist",
             "host 0 has 99 new elements, not 100",
-            "there is a copy of element 199, which there is not",
-            "there is a poll of element 199, which there is not",
+            "there is a copy of element 199, which does not exist",
+            "there is a poll of element 199, which does not exist",
         ],
         &[],
     );
@@ -353,24 +353,24 @@ fn damage_is_found_and_what_follows_from_the_rest_is_mended() {
             "element 180 has no record",
             "element 181 has no record",
             "host 0 has 91 new elements, not 100",
-            "there is a copy of element 183, which there is not",
-            "there is a copy of element 185, which there is not",
-            "there is a copy of element 187, which there is not",
-            "there is a copy of element 189, which there is not",
-            "there is a copy of element 191, which there is not",
-            "there is a copy of element 193, which there is not",
-            "there is a copy of element 195, which there is not",
-            "there is a copy of element 197, which there is not",
-            "there is a copy of element 199, which there is not",
-            "there is a poll of element 183, which there is not",
-            "there is a poll of element 185, which there is not",
-            "there is a poll of element 187, which there is not",
-            "there is a poll of element 189, which there is not",
-            "there is a poll of element 191, which there is not",
-            "there is a poll of element 193, which there is not",
-            "there is a poll of element 195, which there is not",
-            "there is a poll of element 197, which there is not",
-            "there is a poll of element 199, which there is not",
+            "there is a copy of element 183, which does not exist",
+            "there is a copy of element 185, which does not exist",
+            "there is a copy of element 187, which does not exist",
+            "there is a copy of element 189, which does not exist",
+            "there is a copy of element 191, which does not exist",
+            "there is a copy of element 193, which does not exist",
+            "there is a copy of element 195, which does not exist",
+            "there is a copy of element 197, which does not exist",
+            "there is a copy of element 199, which does not exist",
+            "there is a poll of element 183, which does not exist",
+            "there is a poll of element 185, which does not exist",
+            "there is a poll of element 187, which does not exist",
+            "there is a poll of element 189, which does not exist",
+            "there is a poll of element 191, which does not exist",
+            "there is a poll of element 193, which does not exist",
+            "there is a poll of element 195, which does not exist",
+            "there is a poll of element 197, which does not exist",
+            "there is a poll of element 199, which does not exist",
         ],
         &[],
     );
@@ -410,26 +410,26 @@ fn damage_is_found_and_what_follows_from_the_rest_is_mended() {
         "UPDATE element SET source = 4, host = 5, group_id = 5 WHERE id = 3",
         &[
             "the record of element 3 differs from the element",
-            "element 3 is of source 4, which there is not",
-            "element 3 is in group 5, which there is not",
+            "element 3 is of source 4, which does not exist",
+            "element 3 is in group 5, which does not exist",
         ],
         &[
-            "element 3 is of source 4, which there is not",
-            "element 3 is in group 5, which there is not",
+            "element 3 is of source 4, which does not exist",
+            "element 3 is in group 5, which does not exist",
         ],
     );
     check(
         "UPDATE query SET source = 4 WHERE text = 'ebb';
          INSERT INTO query VALUES (4, 'flow', 0, 0, NULL, 0, 0, NULL, x'')",
-        &["there are queries of source 4, which there is not"],
+        &["there are queries of source 4, which does not exist"],
         &[],
     );
     check(
         "INSERT INTO memory VALUES (0, 9, x'00'), (2, 0, x'00'), (2, 4, x'00')",
-        &["something is remembered of source 4, which there is not"],
+        &["something is remembered of source 4, which does not exist"],
         &[],
     );
-    let parent = ["group 0 is in group 9, which there is not"];
+    let parent = ["group 0 is in group 9, which does not exist"];
     check("UPDATE element_group SET parent = 9", &parent, &parent);
 }
 
@@ -444,7 +444,7 @@ fn repair_removes_queries_without_a_source_and_no_others() {
     let problems = store.check(&mut |_| true).unwrap();
     assert_eq!(problems, [Problem::QueriesAlone(SourceId(4))]);
     let done = store.repair(&mut |_| true).unwrap();
-    assert_eq!(done, ["3 queries of sources that there are not, removed"]);
+    assert_eq!(done, ["3 queries of unknown sources, removed"]);
     assert_eq!(store.queries(SourceId(4)).unwrap(), []);
     assert_eq!(store.queries(SourceId(0)).unwrap(), before);
 }

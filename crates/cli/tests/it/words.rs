@@ -1,0 +1,132 @@
+//! What people read: units as they gave them, times where they are, and plain words.
+
+use crate::{Place, json, repository};
+
+#[test]
+fn a_budget_is_told_in_the_unit_that_it_was_given_in() {
+    let place = Place::with("rates.csv", "id,rate_per_day\na,1\nb,2\n");
+    place.run("init --budget 30/hour").ok();
+    assert!(
+        place
+            .read("springtide.toml")
+            .contains("polls = \"30/hour\"")
+    );
+    let status = place.run("status").ok();
+    assert!(
+        status.stdout.contains("30 polls an hour, 0 used since "),
+        "{}",
+        status.stdout
+    );
+    // Programs have one unit.
+    let status = json(&place.run("status --json").ok());
+    assert_eq!(status["budget"]["per_day"], 720.0);
+    for (budget, told) in [
+        ("2/hour", "2 an hour"),
+        ("0.5/min", "0.5 a minute"),
+        ("48/day", "48 a day"),
+        ("14/week", "14 a week"),
+    ] {
+        let line = format!("plan --rates rates.csv --budget {budget} --out plan.csv");
+        let ran = place.run(&line).ok();
+        let told = format!("budget              {told}\n");
+        assert!(ran.stderr.contains(&told), "{budget}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn times_are_those_of_the_reader_and_utc_for_programs() {
+    let place = Place::new();
+    place.run("init").ok();
+    // Fourteen hours ahead, the day of the budget begins at two in the afternoon.
+    let ahead = place
+        .command("status")
+        .env("TZ", "XXX-14")
+        .output()
+        .unwrap();
+    let shown = String::from_utf8(ahead.stdout).unwrap();
+    assert!(shown.contains("14:00"), "{shown}");
+    let utc = place.command("status").env("TZ", "UTC").output().unwrap();
+    let shown = String::from_utf8(utc.stdout).unwrap();
+    assert!(shown.contains("used since 00:00"), "{shown}");
+}
+
+#[test]
+fn a_list_that_is_added_may_have_private_addresses_if_that_was_said() {
+    let urls = "http://127.0.0.1:9/a\nhttp://127.0.0.3:9/b\nhttp://127.0.0.3:9/c\n";
+    let place = Place::with("urls.txt", urls);
+    place.run("add urls.txt --allow-private").ok();
+    let file = place.read("springtide.toml");
+    let allowed = "allow_private = [\"127.0.0.1\", \"127.0.0.3\"]";
+    assert!(file.contains(allowed), "{file}");
+    let given = Place::with("urls.txt", urls);
+    given.run("add urls.txt --allow-private=127.0.0.0/8").ok();
+    assert!(given.read("springtide.toml").contains("[\"127.0.0.0/8\"]"));
+}
+
+/// Phrases that were read twice before they were understood.
+const OLD: [&str; 15] = [
+    "cannot ask",
+    "could not be had",
+    "cannot be had",
+    "worth its price",
+    "copy was ≤",
+    "stale to uniform",
+    "taken in",
+    "takes in",
+    "asks nobody",
+    "nothing is asked",
+    "may be asked",
+    "to ask it all the same",
+    "nothing names",
+    "keep away",
+    "whoever watches",
+];
+
+#[test]
+fn help_and_guides_are_in_plain_words() {
+    let place = Place::new();
+    let help = place.run("--help").ok().stdout;
+    let verbs = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let verbs: Vec<&str> = verbs
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(verbs.len() > 20, "{help}");
+    let mut texts = vec![("--help".to_owned(), help.clone())];
+    for verb in verbs.iter().filter(|verb| **verb != "help") {
+        texts.push((
+            (*verb).to_owned(),
+            place.run(&format!("{verb} --help")).ok().stdout,
+        ));
+    }
+    let docs = [
+        "README.md",
+        "docs/getting-started.md",
+        "docs/concepts",
+        "docs/guides",
+        "docs/reference",
+    ];
+    for name in docs.map(|name| repository().join(name)) {
+        let files = match name.is_dir() {
+            true => std::fs::read_dir(&name)
+                .unwrap()
+                .map(|entry| entry.unwrap().path())
+                .collect(),
+            false => vec![name],
+        };
+        let is_text = |file: &std::path::PathBuf| file.extension().is_some_and(|end| end == "md");
+        for file in files.into_iter().filter(is_text) {
+            let text = std::fs::read_to_string(&file).unwrap();
+            texts.push((file.display().to_string(), text));
+        }
+    }
+    for (name, text) in &texts {
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for old in OLD {
+            let at = text.find(old).unwrap_or_default();
+            let near: String = text[..at].chars().rev().take(60).collect();
+            let near: String = near.chars().rev().collect();
+            assert!(!text.contains(old), "{name}: {near}{old}");
+        }
+    }
+}
