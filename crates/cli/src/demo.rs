@@ -111,7 +111,7 @@ pub(crate) fn run(args: &Demo, talk: Talk, signals: &Signals) -> Outcome<()> {
         "a site of {} pages on {}, with {changes_per_second:.1} changes a second;\n\
          {} polls {} to keep up\n\
          learned is springtide, which knows nothing at the start;\n\
-         uniform polls every page as often as any other",
+         uniform polls every page equally often",
         count(args.pages),
         origin.url("").trim_start_matches("http://"),
         significant(budget.unit.of(budget.per_day())),
@@ -446,7 +446,7 @@ fn print(document: &Document) -> Outcome<()> {
         let stale = 100.0 * (1.0 - learned) / (1.0 - uniform).max(1e-9);
         let line = format!(
             "\nSame site, same budget: {stale:.0} stale copies with springtide\n\
-             for every 100 with polling all pages alike.\n"
+             for every 100 with uniform polling.\n"
         );
         let mut stdout = std::io::stdout().lock();
         std::io::Write::write_all(&mut stdout, line.as_bytes())

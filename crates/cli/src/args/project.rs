@@ -28,12 +28,11 @@ pub(crate) struct Init {
     pub(crate) json: bool,
 }
 
-/// See it work: a small site on loopback that changes all the time, and engines that
-/// keep copies of it
+/// See it work, without a network: keeps a copy of a small site of its own
 ///
-/// Needs no network and no project. The same site is kept with the same budget twice:
-/// as springtide does it, and with every page polled as often as any other. The site
-/// knows how fresh the copies truly are.
+/// Needs no network and no project. Two copies of the site are kept with the same budget:
+/// one as springtide does it, one by polling every page equally often. The site itself
+/// knows how fresh each copy truly is.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   springtide demo

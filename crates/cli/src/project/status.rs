@@ -173,9 +173,10 @@ fn print(document: &view::Status, config: &Config, now: Moment, talk: Talk) -> O
         ""
     };
     let unit = config.budget_unit;
+    let n_polls = significant(unit.of(budget.per_day));
     lines.push(format!(
-        "budget      {} polls {}{assumed}, {} used since {}",
-        significant(unit.of(budget.per_day)),
+        "budget      {n_polls} {} {}{assumed}, {} used since {}",
+        if n_polls == "1" { "poll" } else { "polls" },
         unit.each(),
         count(budget.used_today as usize),
         // Days are counted in UTC, and begin when they do where the reader is.

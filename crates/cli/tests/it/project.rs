@@ -203,7 +203,7 @@ fn add_of_a_list_makes_a_project_and_follows_the_file() {
 
     place.run("add urls.txt --budget 50/hour --weight 2").ok();
     let config = place.read("springtide.toml");
-    assert!(config.contains("polls = \"1200/day\""), "{config}");
+    assert!(config.contains("polls = \"50/hour\""), "{config}");
     assert!(config.contains("[source.urls]\nkind = \"list\"\nfile = \"urls.txt\"\nweight = 2.0"));
     let again = place.run("add urls.txt").ok();
     assert!(
