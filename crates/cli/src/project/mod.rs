@@ -358,7 +358,7 @@ pub(crate) fn element_named(project: &Project, store: &dyn Reader, text: &str) -
                 .collect();
             Err(
                 Failure::input(format!("{} is in several sources", shorten(text)))
-                    .cause(format!("it is element {}", ids.join(", ")))
+                    .cause(format!("it is elements {}", ids.join(" and ")))
                     .hint("name it by its number"),
             )
         }

@@ -160,15 +160,18 @@ fn bad_cell(source: &str, place: &str, column: &Column, cell: &str) -> Failure {
             .hint("fill it in, or drop the line"),
         Kind::Number(condition) | Kind::Flag(condition) | Kind::Optional(condition) => {
             let cell = shorten(cell);
-            let says = match cell.trim().parse::<f64>() {
-                Err(_) if matches!(column.kind, Kind::Flag(_)) => condition.says,
-                Err(_) => "it is not a number",
-                Ok(number) if !number.is_finite() => "it is not finite",
-                Ok(_) => condition.says,
+            let Condition { says, hint, .. } = condition;
+            let (says, hint) = match cell.trim().parse::<f64>() {
+                Err(_) if matches!(column.kind, Kind::Flag(_)) => (says, hint),
+                Err(_) => ("it is not a number", "give a number, or drop the line"),
+                Ok(number) if !number.is_finite() => {
+                    ("it is not finite", "give a finite number, or drop the line")
+                }
+                Ok(_) => (says, hint),
             };
             failure
                 .cause(format!("{place}: {name} is \"{cell}\"; {says}"))
-                .hint(condition.hint)
+                .hint(hint)
         }
     }
 }

@@ -123,6 +123,19 @@ fn every_policy_has_the_same_budget() {
 }
 
 #[test]
+fn a_span_beyond_the_history_is_allowed_and_warned_of() {
+    let place = history(SITES, PAGES, CHANGES);
+    let ran = place
+        .run("simulate --history h --policy uniform --budget 1/day --span 400d")
+        .ok();
+    assert!(
+        ran.stderr.contains("nothing is known to change after it"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
 fn a_table_reads_well_without_colour() {
     let place = history(SITES, PAGES, CHANGES);
     let ran = place

@@ -63,6 +63,34 @@ fn a_list_that_is_added_may_have_private_addresses_if_that_was_said() {
     assert!(given.read("springtide.toml").contains("[\"127.0.0.0/8\"]"));
 }
 
+#[test]
+fn the_name_alone_says_what_to_do_first() {
+    let place = Place::new();
+    let outside = place.run("").ok().stdout;
+    for words in ["springtide demo", "springtide add URL", "springtide --help"] {
+        assert!(outside.contains(words), "{outside}");
+    }
+    place.run("init").ok();
+    let inside = place.run("").ok().stdout;
+    assert!(inside.contains("springtide status") && !inside.contains("demo"));
+    let help = place.run("run --help").ok().stdout;
+    let (settings, common) = help.split_once("Common flags:").unwrap();
+    assert!(common.contains("--color") && common.contains("auto, always or never"));
+    // What is no setting is not listed as one.
+    let (options, settings) = settings.split_once("Settings:").unwrap();
+    assert!(options.contains("--json") && !settings.contains("--json"));
+    let near = place.run("run --policy lerned").failed(2, &["'learned'"]);
+    assert_eq!(near.stdout, "");
+}
+
+#[test]
+fn a_hint_is_about_what_is_wrong() {
+    let place = Place::with("rates.csv", "id,rate_per_day\na,inf\n");
+    let ran = place.run("plan --rates rates.csv --budget 1/day");
+    let ran = ran.failed(2, &["it is not finite", "hint:  give a finite number"]);
+    assert!(!ran.stderr.contains("give 0"), "{}", ran.stderr);
+}
+
 /// Phrases that were read twice before they were understood.
 const OLD: [&str; 15] = [
     "cannot ask",

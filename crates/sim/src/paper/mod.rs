@@ -178,7 +178,7 @@ impl Entry {
         Self {
             printed: printed.into(),
             agrees: Some(rounds_to(computed, digits, printed)),
-            digits: Some(digits.max(0) as usize),
+            digits: printed_digits(digits),
             ..Self::unprinted(quantity, computed)
         }
     }
@@ -197,7 +197,7 @@ impl Entry {
         Self {
             printed: printed.into(),
             agrees: Some(agrees),
-            digits: Some(digits.max(0) as usize),
+            digits: printed_digits(digits),
             ..Self::unprinted(quantity, computed)
         }
     }
@@ -277,6 +277,13 @@ impl Tally {
         }
         tally
     }
+}
+
+/// Digits after the point as they were printed. More than any paper prints say how near a
+/// limit is come to, and of that no digits were printed.
+fn printed_digits(digits: i32) -> Option<usize> {
+    const MOST: i32 = 4;
+    (digits <= MOST).then_some(digits.max(0) as usize)
 }
 
 fn rounds_to(computed: f64, digits: i32, printed: f64) -> bool {
@@ -403,6 +410,7 @@ mod tests {
         let list = Entry::all_round_to("", &[1.0, 2.5], 1, &[1.0, 2.5]);
         assert_eq!(list.theirs(), "1.0, 2.5");
         assert_eq!(Entry::equals("", 0.5, 0.5).theirs(), "0.5");
+        assert_eq!(Entry::rounds_to("limit", 1.0, 6, 1.0).theirs(), "1");
         assert_eq!(Entry::unprinted("e1 lambda=1", 2.0).theirs(), "–");
         let entry = Entry::unprinted("age r=1 delta2=0.5 lambda=1", 2.0);
         assert_eq!(entry.title(), "age r=1 δ²=0.5 λ=1");
