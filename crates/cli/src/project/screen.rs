@@ -297,8 +297,11 @@ impl Terminal {
                 n_new,
                 seconds,
             } => {
-                let (n, took) = (plural(n_elements, "element"), brief(seconds));
-                self.foot.say(format!("{n}, ready after {took}"));
+                let took = brief(seconds);
+                self.foot.say(match n_elements {
+                    0 => format!("ready after {took}; no elements yet"),
+                    n => format!("{}, ready after {took}", plural(n, "element")),
+                });
                 self.first_pass.left(n_new);
             }
             Event::Polled(polled) => self.tell_poll(&polled, rows),
