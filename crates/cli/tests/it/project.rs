@@ -243,8 +243,8 @@ fn add_refuses_what_it_cannot_poll() {
         .run("add ftp://example.org/x")
         .failed(2, &["neither http nor https"]);
     place
-        .run("add postgres://a/b")
-        .failed(2, &["tables are not polled yet"]);
+        .run("add postgres://a:secret@db.invalid/b --table c")
+        .failed(2, &["url has a password in it", "env:NAME"]);
     place
         .run("add http://127.0.0.1:9/")
         .failed(3, &["private", "allow_private"]);
