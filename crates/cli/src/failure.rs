@@ -74,6 +74,16 @@ impl Failure {
         }
     }
 
+    /// Why, if that is known.
+    pub(crate) fn why(&self) -> Option<&str> {
+        self.cause.as_deref()
+    }
+
+    /// What to do next, if there is something.
+    pub(crate) fn next_step(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
     /// The same, not to be talked about.
     #[must_use]
     pub(crate) fn silent(self) -> Self {

@@ -75,6 +75,7 @@ fn run(cli: &Cli, talk: Talk, unfinished: &Unfinished, signals: &Signals) -> Out
         Command::Ls(args) => project::ls::run(args, &find()?, talk),
         Command::Poll(args) => project::run::poll(args, &find()?, talk, signals),
         Command::Run(args) => project::run::run(args, &find()?, talk, signals),
+        Command::Serve(args) => project::serve::run(args, &find()?, talk, unfinished, signals),
         Command::Status(args) => project::status::run(args, &find()?, talk),
         Command::Log(args) => project::log::run(args, &find()?, talk),
         Command::Cat(args) => project::cat::run(args, &find()?),

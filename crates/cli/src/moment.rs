@@ -4,13 +4,12 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 pub(crate) use springtide_engine::view::{
-    brief, rfc3339, seconds_between, serialize_moment as serialize,
+    brief, relative, rfc3339, seconds_between, serialize_moment as serialize,
 };
 use springtide_store::Moment;
 
 use crate::units;
 
-const MS_PER_SECOND: i64 = 1000;
 const MS_PER_DAY: f64 = 86_400_000.0;
 
 /// The present.
@@ -22,16 +21,6 @@ pub(crate) fn now() -> Moment {
 pub(crate) fn midnight(moment: Moment) -> Moment {
     const DAY: i64 = 86_400_000;
     Moment(moment.0.div_euclid(DAY) * DAY)
-}
-
-/// How long ago, or how soon, in two words: `3h ago`, `in 5m`, `now`.
-pub(crate) fn relative(moment: Moment, now: Moment) -> String {
-    let seconds = (moment.0.saturating_sub(now.0)) / MS_PER_SECOND;
-    match seconds {
-        0 => "now".to_owned(),
-        1.. => format!("in {}", brief(seconds as f64)),
-        _ => format!("{} ago", brief(-(seconds as f64))),
-    }
 }
 
 /// A moment where the reader is: `2026-05-04 07:20`.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rayon::prelude::*;
 use serde::Serialize;
-use springtide_engine::view::{FACTORS, Predicted, what_if};
+use springtide_engine::view::{FACTORS, Predicted, per_day, what_if};
 use springtide_policy::freshness::{expected_age, expected_freshness};
 use springtide_policy::plan::{Candidates, Plan, Policy, RulePolicy, Target};
 use springtide_policy::report::{Report, report};
@@ -15,7 +15,6 @@ use crate::columns::{Columns, Side};
 use crate::failure::{Failure, Outcome};
 use crate::json::print_json;
 use crate::moment::brief;
-use crate::project::ls::per_day;
 use crate::rates::{ID, RateTable};
 use crate::table::{Cells, Holds, Input, Output, Texts, Unfinished};
 use crate::talk::{Talk, count, percent};

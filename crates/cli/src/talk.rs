@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::args::project::LogForm;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+pub(crate) use springtide_engine::view::{count, percent, plural, size};
 use springtide_engine::view::brief;
 
 /// Work that would take longer than this does not move.
@@ -139,81 +140,5 @@ impl Drop for Progress {
         let took: Duration = self.started.elapsed();
         self.talk
             .explain(format!("{}: {:.2} s", self.what, took.as_secs_f64()));
-    }
-}
-
-/// A count with thousands parted, as people read it.
-pub(crate) fn count(n: usize) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (position, digit) in digits.char_indices() {
-        if position > 0 && (digits.len() - position).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// A size in bytes, with two or three digits.
-pub(crate) fn size(bytes: u64) -> String {
-    let mut size = bytes as f64;
-    let mut unit = "B";
-    for larger in ["kB", "MB", "GB", "TB"] {
-        // What would be printed as 1000 is one of the next.
-        if size < 999.5 {
-            break;
-        }
-        (size, unit) = (size / 1000.0, larger);
-    }
-    match unit {
-        "B" => format!("{bytes} B"),
-        _ if size < 9.95 => format!("{size:.1} {unit}"),
-        _ => format!("{size:.0} {unit}"),
-    }
-}
-
-/// A share in per cent.
-pub(crate) fn percent(share: f64) -> String {
-    // Two digits more where a whole per cent would round up to all.
-    if share > 0.99 && share < 1.0 {
-        format!("{:.2}%", share * 100.0)
-    } else {
-        format!("{:.1}%", share * 100.0)
-    }
-}
-
-/// A count of things, one or many.
-pub(crate) fn plural(n: u64, thing: &str) -> String {
-    let s = if n == 1 { "" } else { "s" };
-    format!("{} {thing}{s}", count(n as usize))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_have_two_or_three_digits() {
-        for (bytes, wanted) in [
-            (0, "0 B"),
-            (999, "999 B"),
-            (1000, "1.0 kB"),
-            (9_949, "9.9 kB"),
-            (9_950, "10 kB"),
-            (999_499, "999 kB"),
-            (999_500, "1.0 MB"),
-            (12_300_000_000, "12 GB"),
-        ] {
-            assert_eq!(size(bytes), wanted, "{bytes}");
-        }
-    }
-
-    #[test]
-    fn counts_are_parted_in_threes() {
-        assert_eq!(count(0), "0");
-        assert_eq!(count(999), "999");
-        assert_eq!(count(1000), "1,000");
-        assert_eq!(count(123_456_789), "123,456,789");
     }
 }

@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use springtide_store::ElementId;
-use tokio::sync::{broadcast, mpsc, watch};
+use springtide_store::{ElementId, Moment};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
-use crate::event::Event;
+use crate::event::{Event, Paused};
 
 /// Events that wait for a slow listener; older ones are dropped.
 const MOST_EVENTS: usize = 16_384;
@@ -53,10 +53,35 @@ pub struct Handle {
 }
 
 /// Something that an engine is told to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Command {
     /// Poll these next.
     Poll(Vec<ElementId>),
+    /// Somebody says that these have changed.
+    Hint(Vec<ElementId>),
+    /// Keep a note by this name, and say so once it is on the disk.
+    Note(&'static str, Vec<u8>, oneshot::Sender<()>),
+    /// Say how it goes.
+    Pulse(oneshot::Sender<Pulse>),
+}
+
+/// How a running engine goes, said by its loop: whoever hears it knows that it turns.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pulse {
+    /// When it was said.
+    pub at: Moment,
+    /// Requests that have begun since the start.
+    pub n_begun: u64,
+    /// Polls that have ended.
+    pub n_polls: u64,
+    /// Those of them that failed.
+    pub n_failed: u64,
+    /// Requests that are under way.
+    pub n_under_way: usize,
+    /// Whether the budget allows a poll now, and there is something to poll.
+    pub may_poll: bool,
+    /// Hosts that are left alone now.
+    pub paused: Vec<Paused>,
 }
 
 /// The engine is not running.
@@ -83,6 +108,39 @@ impl Handle {
     pub async fn poll(&self, elements: Vec<ElementId>) -> Result<(), NotRunning> {
         let command = Command::Poll(elements);
         self.commands.send(command).await.map_err(|_| NotRunning)
+    }
+
+    /// Somebody says that these have changed. That is evidence, which counts for what it
+    /// has been worth so far, and asks for no poll by itself.
+    ///
+    /// # Errors
+    /// If the engine is not running.
+    pub async fn hint(&self, elements: Vec<ElementId>) -> Result<(), NotRunning> {
+        let command = Command::Hint(elements);
+        self.commands.send(command).await.map_err(|_| NotRunning)
+    }
+
+    /// Keeps a note in the store, of which the engine is the only writer. It is on the disk
+    /// when this returns.
+    ///
+    /// # Errors
+    /// If the engine is not running, or ended before it was kept.
+    pub async fn keep_note(&self, name: &'static str, bytes: Vec<u8>) -> Result<(), NotRunning> {
+        let (kept, is_kept) = oneshot::channel();
+        let command = Command::Note(name, bytes, kept);
+        self.commands.send(command).await.map_err(|_| NotRunning)?;
+        is_kept.await.map_err(|_| NotRunning)
+    }
+
+    /// How it goes, once the loop has come round to say so.
+    ///
+    /// # Errors
+    /// If the engine is not running.
+    pub async fn pulse(&self) -> Result<Pulse, NotRunning> {
+        let (said, heard) = oneshot::channel();
+        let command = Command::Pulse(said);
+        self.commands.send(command).await.map_err(|_| NotRunning)?;
+        heard.await.map_err(|_| NotRunning)
     }
 
     /// Everything that is told from now on.

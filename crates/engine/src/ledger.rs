@@ -236,6 +236,11 @@ impl Ledger {
         self.facts.push(Fact::Poll(poll));
     }
 
+    /// Writes down a note of somebody else's.
+    pub(crate) fn write_note(&mut self, name: &'static str, bytes: Vec<u8>) {
+        self.facts.push(Fact::Note(name, Some(bytes)));
+    }
+
     /// Writes down a change that was found.
     pub(crate) fn write_change(&mut self, change: Change) {
         self.facts.push(Fact::Change(change));

@@ -41,7 +41,7 @@ pub mod view;
 
 pub use event::{Event, Paused, Polled};
 pub use fail_point::FAIL_POINTS;
-pub use handle::{Controls, Events, Handle, Heard, NotRunning, handle};
+pub use handle::{Controls, Events, Handle, Heard, NotRunning, Pulse, handle};
 pub use inspect::{Inspection, RobotsFound, inspect};
 pub use outside::Outside;
 pub use run::{RunScope, Until, run};

@@ -68,6 +68,7 @@ pub(crate) enum Command {
     Ls(project::Ls),
     Poll(project::Poll),
     Run(project::Run),
+    Serve(project::Serve),
     Status(project::Status),
     Log(project::Log),
     Diff(project::Diff),

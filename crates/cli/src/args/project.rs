@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use springtide_engine::view::SortKey;
 
 use super::ObjectiveName;
 use crate::config::value::{
@@ -225,58 +226,6 @@ pub(crate) struct Ls {
     pub(crate) json: bool,
 }
 
-/// What elements are sorted by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SortKey {
-    pub(crate) by: SortBy,
-    pub(crate) is_reversed: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SortBy {
-    Id,
-    Locator,
-    PolledAt,
-    ChangedAt,
-    DueAt,
-    Rate,
-    Frequency,
-    NPolls,
-    NChanges,
-    Freshness,
-}
-
-impl std::str::FromStr for SortKey {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (is_reversed, name) = match text.strip_prefix('-') {
-            Some(name) => (true, name),
-            None => (false, text),
-        };
-        let by = match name {
-            "id" => SortBy::Id,
-            "locator" => SortBy::Locator,
-            "polled_at" => SortBy::PolledAt,
-            "changed_at" => SortBy::ChangedAt,
-            "due_at" => SortBy::DueAt,
-            "rate_per_day" => SortBy::Rate,
-            "frequency_per_day" => SortBy::Frequency,
-            "n_polls" => SortBy::NPolls,
-            "n_changes" => SortBy::NChanges,
-            "freshness" => SortBy::Freshness,
-            _ => {
-                return Err(
-                    "one of id, locator, polled_at, changed_at, due_at, rate_per_day, \
-                            frequency_per_day, n_polls, n_changes and freshness is expected"
-                        .to_owned(),
-                );
-            }
-        };
-        Ok(Self { by, is_reversed })
-    }
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StateName {
     /// Never polled
@@ -342,6 +291,27 @@ pub(crate) struct Run {
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) settings: SettingFlags,
+}
+
+/// Keep the copy fresh until stopped, with an API, a dashboard and metrics beside it
+///
+/// It is `run` and a server. SIGTERM ends it with exit code 0, SIGHUP reads springtide.toml
+/// again. Beyond loopback it takes a token: `token` under [server]. If another process runs
+/// the project, it only reads.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  springtide serve
+  springtide serve --listen 127.0.0.1:8080")]
+pub(crate) struct Serve {
+    /// Where to listen [default: 127.0.0.1:7180]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<String>,
+    /// How to tell what happens, on standard error [default: changes and a line at the
+    /// foot on a terminal, else lines]
+    #[arg(long, value_enum, value_name = "FORM")]
+    pub(crate) log: Option<LogForm>,
     #[command(flatten)]
     pub(crate) settings: SettingFlags,
 }

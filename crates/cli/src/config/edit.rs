@@ -11,7 +11,7 @@ use crate::table::{Unfinished, write_whole};
 
 /// The file, to be changed and written back.
 pub(crate) struct Editor {
-    document: DocumentMut,
+    pub(super) document: DocumentMut,
 }
 
 /// A source to be written into the file.
@@ -40,6 +40,25 @@ impl Editor {
 
     /// Adds a source at the end.
     pub(crate) fn add_source(&mut self, source: &NewSource) -> Outcome<()> {
+        let mut table = Table::new();
+        table.insert("kind", value(source.kind));
+        if let Some(url) = &source.url {
+            table.insert("url", value(url));
+        }
+        if let Some(file) = &source.file {
+            table.insert("file", value(file));
+        }
+        if let Some(weight) = source.weight {
+            table.insert("weight", value(weight));
+        }
+        for (key, other) in &source.others {
+            table.insert(key, value(other.clone()));
+        }
+        self.insert_source(&source.name, table)
+    }
+
+    /// Puts the table of a source at the end.
+    pub(super) fn insert_source(&mut self, name: &str, mut table: Table) -> Outcome<()> {
         // What stands behind the last table stays where it is.
         let trailing = self
             .document
@@ -59,22 +78,8 @@ impl Editor {
             })
             .as_table_like_mut()
             .ok_or_else(|| Failure::input(format!("`source` in {FILE} is not a table")))?;
-        let mut table = Table::new();
-        table.insert("kind", value(source.kind));
-        if let Some(url) = &source.url {
-            table.insert("url", value(url));
-        }
-        if let Some(file) = &source.file {
-            table.insert("file", value(file));
-        }
-        if let Some(weight) = source.weight {
-            table.insert("weight", value(weight));
-        }
-        for (key, other) in &source.others {
-            table.insert(key, value(other.clone()));
-        }
         table.decor_mut().set_prefix(format!("{trailing}\n"));
-        sources.insert(&source.name, Item::Table(table));
+        sources.insert(name, Item::Table(table));
         Ok(())
     }
 
@@ -125,7 +130,7 @@ impl Editor {
     }
 
     /// A table of settings, made if it is not there.
-    fn table(&mut self, name: &str) -> Outcome<&mut dyn TableLike> {
+    pub(super) fn table(&mut self, name: &str) -> Outcome<&mut dyn TableLike> {
         self.document
             .entry(name)
             .or_insert_with(|| Item::Table(Table::new()))
@@ -140,7 +145,7 @@ impl Editor {
 }
 
 /// Sets a value; a comment behind the old one stays there.
-fn set(table: &mut dyn TableLike, key: &str, new: Value) {
+pub(super) fn set(table: &mut dyn TableLike, key: &str, new: Value) {
     match table.get_mut(key).and_then(Item::as_value_mut) {
         Some(old) => {
             let decor = old.decor().clone();

@@ -19,6 +19,7 @@ pub(crate) struct File {
     pub(crate) policy: PolicyKeys,
     pub(crate) http: Http,
     pub(crate) retain: Retain,
+    pub(crate) server: Server,
     pub(crate) group: Vec<Spanned<Group>>,
     pub(crate) source: BTreeMap<Spanned<String>, Source>,
 }
@@ -63,6 +64,15 @@ pub(crate) struct Http {
     pub(crate) timeout: Option<Lasting>,
     pub(crate) max_body: Option<Size>,
     pub(crate) allow_private: Option<AllowPrivate>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Server {
+    pub(crate) listen: Option<String>,
+    pub(crate) token: Option<Secret>,
+    pub(crate) public: Option<String>,
+    pub(crate) hosts: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]

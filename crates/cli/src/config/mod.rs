@@ -7,8 +7,10 @@
 mod complaint;
 pub(crate) mod edit;
 mod file;
+mod merge;
 mod search;
 pub(crate) mod table;
+pub(crate) mod server;
 pub(crate) mod value;
 
 use std::path::{Path, PathBuf};
@@ -19,6 +21,7 @@ use springtide_engine::settings::{
     self, BudgetSettings, FeedEntries, GroupKey, GroupRule, HttpSettings, PolicySettings, Settings,
     SourceSettings,
 };
+use springtide_engine::view::Target;
 use springtide_policy::{Objective, Span};
 use springtide_store::SourceKind;
 use url::Url;
@@ -62,6 +65,8 @@ pub(crate) struct Config {
     pub(crate) target: Target,
     /// What the budget was given by.
     pub(crate) budget_unit: PaceUnit,
+    /// Where to listen, and who may come in.
+    pub(crate) server: server::ServerConfig,
     /// Nobody said what may be spent.
     pub(crate) is_budget_assumed: bool,
     /// Secrets that cannot be had, and why: nothing is asked without them.
@@ -85,20 +90,6 @@ impl Config {
     }
 }
 
-/// What is to be reached; checked and reported.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Target {
-    pub(crate) freshness: Option<f64>,
-    pub(crate) warn_after: Option<Span>,
-    pub(crate) error_after: Option<Span>,
-}
-
-impl Target {
-    pub(crate) fn is_set(&self) -> bool {
-        *self != Self::default()
-    }
-}
-
 /// Reads the file of a project, the variables and the flags.
 pub(crate) fn load(folder: &Path, flags: &SettingFlags, talk: Talk) -> Outcome<Config> {
     let path = folder.join(FILE);
@@ -111,16 +102,21 @@ pub(crate) fn load(folder: &Path, flags: &SettingFlags, talk: Talk) -> Outcome<C
             _ => failure.cause(error),
         }
     })?;
-    let text = Text {
-        name: path.display().to_string(),
-        content: &content,
-    };
-    let mut file: file::File =
-        toml::from_str(&content).map_err(|error| text.refuse_toml(&error))?;
-    overlay(&mut file, flags)?;
-    for name in unknown_variables() {
+    for name in unknown_variables(&content) {
         talk.say(name);
     }
+    read(folder, &content, flags)
+}
+
+/// The same for a file that has this text.
+pub(crate) fn read(folder: &Path, content: &str, flags: &SettingFlags) -> Outcome<Config> {
+    let text = Text {
+        name: folder.join(FILE).display().to_string(),
+        content,
+    };
+    let mut file: file::File =
+        toml::from_str(content).map_err(|error| text.refuse_toml(&error))?;
+    overlay(&mut file, flags)?;
     resolve(file, folder, &text)
 }
 
@@ -239,13 +235,17 @@ fn variable<T: FromVariable>(path: &str) -> Outcome<Option<T>> {
 
 /// Variables that look like ours and are not, in words. They are no error: another
 /// version may know them.
-fn unknown_variables() -> Vec<String> {
+fn unknown_variables(content: &str) -> Vec<String> {
     let mut known: Vec<String> = VARIABLES.iter().map(|path| variable_name(path)).collect();
     // Where tests have a run die.
     known.push("SPRINGTIDE_FAIL_POINT".to_owned());
+    known.push(variable_name(server::LISTEN));
+    // Secrets may be called whatever the file calls them.
+    let is_named = |name: &String| content.contains(&format!("env:{name}"));
     let mut names: Vec<String> = std::env::vars_os()
         .filter_map(|(name, _)| name.into_string().ok())
         .filter(|name| name.starts_with("SPRINGTIDE_") && !known.contains(name))
+        .filter(|name| !is_named(name))
         .collect();
     names.sort();
     let say = |name: String| match nearest(&name, known.iter().map(String::as_str)) {
@@ -296,6 +296,7 @@ fn resolve(file: file::File, folder: &Path, text: &Text<'_>) -> Outcome<Config> 
             .cause("target.age: warn_after is longer than error_after")
             .hint("a warning comes before an error"));
     }
+    let server = server::settings(file.server, folder, text)?;
     let http = http(file.http, text)?;
     let mut groups = Vec::with_capacity(file.group.len());
     for group in file.group {
@@ -362,6 +363,7 @@ fn resolve(file: file::File, folder: &Path, text: &Text<'_>) -> Outcome<Config> 
         budget_unit: (file.budget.polls)
             .map(|polls| polls.0.unit)
             .unwrap_or_default(),
+        server,
         is_budget_assumed: file.budget.polls.is_none() && quotas.is_none(),
         missing_secrets,
     })

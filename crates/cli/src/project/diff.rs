@@ -3,10 +3,9 @@
 use std::io::{IsTerminal, Write};
 
 use serde::Serialize;
-use springtide_engine::detect::{self, Lens};
-use springtide_store::{Change, ChangeFilter, Moment};
+use springtide_engine::view::{Versions, VersionsError, change_kind_name, digest_text};
+use springtide_store::{Change, Moment};
 
-use super::log::{digest, kind_name};
 use super::{Project, element_named};
 use crate::args::SettingFlags;
 use crate::args::project::Diff;
@@ -16,11 +15,6 @@ use crate::json::print_json;
 use crate::moment::{self, local, relative, rfc3339};
 use crate::table::unwritable;
 use crate::talk::Talk;
-
-/// Lines around a change.
-const CONTEXT: usize = 3;
-/// Versions that are read; nobody goes further back by number.
-const MOST_VERSIONS: usize = 100_000;
 
 /// A version as programs see it.
 #[derive(Serialize)]
@@ -49,44 +43,27 @@ pub(crate) fn run(args: &Diff, project: &Project, talk: Talk) -> Outcome<()> {
     let store = project.read()?;
     let refuse = |error| project.refuse(&error);
     let kept = element_named(project, &*store, &args.element)?;
-    let filter = ChangeFilter {
-        element: Some(kept.element.id),
-        ..ChangeFilter::default()
-    };
-    let mut versions = store
-        .changes(&filter, None, MOST_VERSIONS)
-        .map_err(refuse)?;
-    versions.retain(|change| change.body.is_some() || change.digest.is_some());
-    versions.reverse();
-    if args.versions {
-        return list(&versions, args.json, talk);
-    }
-    let (before, after) = choose(args, versions.len() as u64)?;
     let sources = store.sources().map_err(refuse)?;
     let source = sources
         .iter()
         .find(|source| source.id == kept.element.source)
         .map_or("", |source| source.name.as_str());
     let settings = config.settings.sources.iter().find(|s| s.name == source);
-    let lens = match settings {
-        Some(settings) => Lens::new(&settings.keep, &settings.drop)
-            .map_err(|error| Failure::input(format!("bad source.{source}.detect")).cause(error))?,
-        None => Lens::default(),
+    let cannot = |error| match error {
+        VersionsError::Store(error) => refuse(error),
+        VersionsError::Selector(error) => {
+            Failure::input(format!("bad source.{source}.detect")).cause(error)
+        }
+        error => Failure::failed(error.to_string()).hint("`--versions` lists those that there are"),
     };
+    let read = Versions::read(&*store, kept.element.id, settings).map_err(cannot)?;
+    let versions = read.changes();
+    if args.versions {
+        return list(versions, args.json, talk);
+    }
+    let (before, after) = choose(args, read.len())?;
     let bodies = project.bodies()?;
-    let text = |number: u64| {
-        let change = &versions[number as usize - 1];
-        let missing = || {
-            Failure::failed(format!("version {number} is no longer kept"))
-                .hint("`--versions` lists those that there are")
-        };
-        let body = bodies
-            .get(change.body.ok_or_else(missing)?)
-            .map_err(|error| missing().cause(error))?;
-        Outcome::Ok(lens.look(&body, change.content_type.as_deref()).text)
-    };
-    let (old, new) = (text(before)?, text(after)?);
-    let diff = detect::diff(&old, &new, CONTEXT);
+    let diff = read.diff(before, after, &bodies).map_err(cannot)?;
     if args.json {
         let starting = |sign: char, header: &str| {
             let lines = diff.lines();
@@ -97,8 +74,8 @@ pub(crate) fn run(args: &Diff, project: &Project, talk: Talk) -> Outcome<()> {
             element: kept.element.id.0,
             source,
             locator: &kept.element.locator,
-            before: version(before, &versions),
-            after: version(after, &versions),
+            before: version(before, versions),
+            after: version(after, versions),
             n_removed: starting('-', "---"),
             n_added: starting('+', "+++"),
             diff,
@@ -157,9 +134,9 @@ fn version(number: u64, versions: &[Change]) -> Version {
     Version {
         number,
         found_at: Some(change.found_at),
-        kind: kind_name(change.kind),
+        kind: change_kind_name(change.kind),
         bytes: change.bytes_after,
-        digest: change.digest.as_ref().map(digest),
+        digest: change.digest.as_ref().map(digest_text),
     }
 }
 

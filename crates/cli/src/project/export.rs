@@ -4,11 +4,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use springtide_engine::view::{ElementView, Elements, Outlook, Wanted};
+use springtide_engine::view::{ElementView, Elements, Outlook, Wanted, digest_text};
 use springtide_store::{Kept, Moment, Reader, Source, State};
 
 use super::layout::Layout;
-use super::log::digest;
 use super::{Project, source_named, sources};
 use crate::args::SettingFlags;
 use crate::args::project::{Export, ExportForm};
@@ -205,7 +204,7 @@ impl Exporter<'_> {
             manifest.line(&Line {
                 locator: &row.locator,
                 file: &file,
-                digest: digest(&copy.digest),
+                digest: digest_text(&copy.digest),
                 polled_at: row.polled_at,
                 changed_at: row.changed_at,
                 status: copy.status,

@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use serde::Serialize;
-use springtide_engine::view::{self, FieldChange};
+use springtide_engine::view::{self, ChangeView, FieldChange, change_kind_name};
 use springtide_store::{
     Bodies, Change, ChangeFilter, ChangeKind, ElementId, Moment, Reader, Source, SourceId,
     SourceKind,
@@ -24,25 +23,6 @@ const PAGE: usize = 1000;
 
 /// Addresses that are held at a time.
 const MOST_LOCATORS: usize = 100_000;
-
-/// A change as programs see it.
-#[derive(Serialize)]
-struct Row<'a> {
-    element: u32,
-    source: &'a str,
-    locator: &'a str,
-    #[serde(serialize_with = "moment::serialize")]
-    found_at: Option<Moment>,
-    #[serde(serialize_with = "moment::serialize")]
-    previous_poll_at: Option<Moment>,
-    kind: &'static str,
-    bytes_before: Option<u64>,
-    bytes_after: Option<u64>,
-    digest: Option<String>,
-    /// Of a row, what changed in it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fields: Option<&'a [FieldChange]>,
-}
 
 pub(crate) fn run(args: &Log, project: &Project, talk: Talk) -> Outcome<()> {
     if args.rows {
@@ -93,7 +73,8 @@ pub(crate) fn run(args: &Log, project: &Project, talk: Talk) -> Outcome<()> {
                 return Ok(false);
             }
             n_shown += 1;
-            lines.push(&row(change, source, locator, fields))?;
+            let fields = fields.map(<[FieldChange]>::to_vec);
+            lines.push(&ChangeView::new(change, source, locator, fields))?;
             return Ok(true);
         }
         if folds && folded.takes(change) {
@@ -222,7 +203,10 @@ impl Reading<'_> {
             for (change, source, locator, fields) in found.iter().rev() {
                 let fields = fields.as_deref();
                 match self.args.json {
-                    true => lines.push(&row(change, source, locator, fields))?,
+                    true => {
+                        let fields = fields.map(<[FieldChange]>::to_vec);
+                        lines.push(&ChangeView::new(change, source, locator, fields))?;
+                    }
                     false => {
                         columns.push(cells(change, source, &with_fields(locator, fields), now))
                     }
@@ -390,47 +374,6 @@ impl Locators {
     }
 }
 
-pub(crate) fn kind_name(kind: ChangeKind) -> &'static str {
-    match kind {
-        ChangeKind::Changed => "changed",
-        ChangeKind::Added => "added",
-        ChangeKind::Gone => "gone",
-        ChangeKind::Back => "back",
-    }
-}
-
-fn row<'a>(
-    change: &Change,
-    source: &'a str,
-    locator: &'a str,
-    fields: Option<&'a [FieldChange]>,
-) -> Row<'a> {
-    Row {
-        element: change.element.0,
-        source,
-        locator,
-        found_at: Some(change.found_at),
-        previous_poll_at: change.previous_poll_at,
-        kind: kind_name(change.kind),
-        bytes_before: change.bytes_before,
-        bytes_after: change.bytes_after,
-        digest: change.digest.as_ref().map(digest),
-        fields,
-    }
-}
-
-/// A digest as it is written: what it is, and hex.
-pub(crate) fn digest(digest: &[u8; 32]) -> String {
-    let mut text = String::with_capacity(7 + 64);
-    text.push_str("blake3:");
-    for byte in digest {
-        for nibble in [byte >> 4, byte & 15] {
-            text.push(char::from_digit(u32::from(nibble), 16).unwrap_or('0'));
-        }
-    }
-    text
-}
-
 fn cells(change: &Change, source: &str, locator: &str, now: Moment) -> Vec<String> {
     let unknown = || "-".to_owned();
     let age = change
@@ -447,7 +390,7 @@ fn cells(change: &Change, source: &str, locator: &str, now: Moment) -> Vec<Strin
     };
     vec![
         relative(change.found_at, now),
-        kind_name(change.kind).to_owned(),
+        change_kind_name(change.kind).to_owned(),
         age.unwrap_or_else(unknown),
         bytes,
         change

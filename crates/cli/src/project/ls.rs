@@ -1,14 +1,15 @@
 //! `springtide ls`: sources, or elements.
 
-use std::cmp::Ordering;
 use std::io::IsTerminal;
 
-use springtide_engine::view::{ElementView, Elements, Outlook, SourceView, States, Wanted};
+use springtide_engine::view::{
+    ElementView, Elements, Outlook, SourceView, States, Wanted, per_day,
+};
 use springtide_store::{Moment, Reader, Source, State};
 
 use super::{Project, source_named, sources};
 use crate::args::SettingFlags;
-use crate::args::project::{Ls, SortBy, SortKey, StateName};
+use crate::args::project::{Ls, StateName};
 use crate::columns::{Columns, Side};
 use crate::config::Config;
 use crate::failure::Outcome;
@@ -132,7 +133,7 @@ fn list_elements(
             while let Some(page) = next_page()? {
                 all.extend(page);
             }
-            sort(&mut all, key);
+            key.sort(&mut all);
             Some(all)
         }
     };
@@ -244,33 +245,6 @@ fn common_part(elements: &[ElementView]) -> &str {
     if is_worth_it { common } else { "" }
 }
 
-/// Puts elements in order; those without what they are sorted by come last.
-fn sort(elements: &mut [ElementView], key: SortKey) {
-    let number = |element: &ElementView| -> Option<f64> {
-        let of = |moment: Option<Moment>| moment.map(|moment| moment.0 as f64);
-        match key.by {
-            SortBy::Id | SortBy::Locator => Some(f64::from(element.id)),
-            SortBy::PolledAt => of(element.polled_at),
-            SortBy::ChangedAt => of(element.changed_at),
-            SortBy::DueAt => of(element.due_at),
-            SortBy::Rate => element.rate_per_day.map(|rate| rate.estimate),
-            SortBy::Frequency => element.frequency_per_day,
-            SortBy::NPolls => Some(f64::from(element.n_polls)),
-            SortBy::NChanges => Some(f64::from(element.n_changes)),
-            SortBy::Freshness => element.freshness,
-        }
-    };
-    let turned = |order: Ordering| match key.is_reversed {
-        true => order.reverse(),
-        false => order,
-    };
-    elements.sort_by(|a, b| match (key.by, number(a), number(b)) {
-        (SortBy::Locator, ..) => turned(a.locator.cmp(&b.locator)),
-        (_, Some(a), Some(b)) => turned(a.total_cmp(&b)),
-        (_, a, b) => b.is_some().cmp(&a.is_some()),
-    });
-}
-
 /// The cells of an element: `?` where nothing is known yet, `-` where there is nothing
 /// to know.
 fn cells(element: &ElementView, now: Moment) -> Vec<String> {
@@ -300,17 +274,4 @@ fn cells(element: &ElementView, now: Moment) -> Vec<String> {
         element.locator.clone(),
         shorten(&why),
     ]
-}
-
-/// Three digits are enough to compare by, and of large numbers all before the point.
-pub(crate) fn per_day(number: f64) -> String {
-    match number {
-        0.0 => "0".to_owned(),
-        n if n >= 999.5 => count(n.round() as usize),
-        n if n >= 100.0 => format!("{n:.0}"),
-        n if n >= 10.0 => format!("{n:.1}"),
-        n if n >= 1.0 => format!("{n:.2}"),
-        n if n >= 0.001 => format!("{n:.3}"),
-        n => format!("{n:.0e}"),
-    }
 }

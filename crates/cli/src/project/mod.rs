@@ -18,6 +18,7 @@ pub(crate) mod rm;
 mod rows;
 pub(crate) mod run;
 mod screen;
+pub(crate) mod serve;
 pub(crate) mod status;
 
 use std::collections::HashMap;
@@ -26,7 +27,6 @@ use std::path::{Path, PathBuf};
 use springtide_engine::register::{self, Registered, Step};
 use springtide_engine::settings::SourceSettings;
 use springtide_engine::view;
-use springtide_engine::view::Disk;
 use springtide_store::{
     Bodies, ElementId, Error, Kept, Memory, Reader, Reading, Source, Sqlite, State, Walk, Writer,
 };
@@ -109,19 +109,6 @@ impl Project {
     /// The bodies, to read them beside whoever writes.
     pub(crate) fn bodies(&self) -> Outcome<Bodies<Reading>> {
         Bodies::read_only(self.bodies_folder()).map_err(|error| self.refuse(&error))
-    }
-
-    /// How much store and bodies take.
-    pub(crate) fn disk(&self) -> Outcome<Disk> {
-        let length = |name: &str| {
-            let path = self.store_folder().join(name);
-            std::fs::metadata(path).map_or(0, |metadata| metadata.len())
-        };
-        let bodies = self.bodies()?.n_bytes();
-        Ok(Disk {
-            store_bytes: ["store.db", "store.db-wal"].into_iter().map(length).sum(),
-            bodies_bytes: bodies.map_err(|error| self.refuse(&error))?,
-        })
     }
 
     pub(crate) fn bodies_folder(&self) -> PathBuf {

@@ -48,8 +48,15 @@ pub(crate) fn run(args: &Run, project: &Project, talk: Talk, signals: &Signals) 
             talk,
             terms,
         };
-        let (mut ended, is_read) =
-            keep_fresh(project, config, until, signals, shown, Some(&reloaded))?;
+        let (mut ended, is_read) = keep_fresh(
+            project,
+            config,
+            until,
+            signals,
+            shown,
+            Some(&reloaded),
+            &|_| {},
+        )?;
         if let Some(sum) = &sum {
             ended.n_polls += sum.n_polls;
             ended.n_changes += sum.n_changes;
@@ -75,7 +82,7 @@ pub(crate) fn run(args: &Run, project: &Project, talk: Talk, signals: &Signals) 
 
 /// A configuration that was read anew while a run goes on: whole, or not at all.
 #[derive(Clone, Default)]
-struct Reloaded {
+pub(super) struct Reloaded {
     shared: Arc<Mutex<Reload>>,
 }
 
@@ -96,11 +103,7 @@ impl Reloaded {
             let read = project.config(&flags, Talk::Quiet);
             let read = read.and_then(|config| config.check_secrets().map(|()| config));
             match read {
-                Ok(config) => {
-                    let mut state = ours.lock();
-                    state.config = Some(config);
-                    state.stop.iter().for_each(|stop| stop());
-                }
+                Ok(config) => ours.offer(config),
                 Err(failure) if is_json => say_note(&failure.in_a_line()),
                 Err(failure) => talk.say(format!("{failure}\nspringtide.toml was not read again")),
             }
@@ -111,7 +114,14 @@ impl Reloaded {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self) -> Option<Config> {
+    /// There is another configuration: the run that goes by the old one ends.
+    pub(super) fn offer(&self, config: Config) {
+        let mut state = self.lock();
+        state.config = Some(config);
+        state.stop.iter().for_each(|stop| stop());
+    }
+
+    pub(super) fn take(&self) -> Option<Config> {
         self.lock().config.take()
     }
 
@@ -156,7 +166,7 @@ pub(crate) fn poll(args: &Poll, project: &Project, talk: Talk, signals: &Signals
         talk,
         terms: Vec::new(),
     };
-    let (ended, is_read) = keep_fresh(project, config, until, signals, shown, None)?;
+    let (ended, is_read) = keep_fresh(project, config, until, signals, shown, None, &|_| {})?;
     if ended.why == EndReason::Budget {
         if args.json {
             print_json(&Summary::new(&ended))?;
@@ -237,7 +247,7 @@ fn check_in_file(source: &Source, config: &Config) -> Outcome<()> {
 }
 
 /// What is to be said before it starts.
-fn terms(config: &Config, talk: Talk) -> Vec<String> {
+pub(super) fn terms(config: &Config, talk: Talk) -> Vec<String> {
     let mut terms = Vec::new();
     if config.is_budget_assumed {
         terms.push(format!(
@@ -254,27 +264,29 @@ fn terms(config: &Config, talk: Talk) -> Vec<String> {
 }
 
 /// How what happens is shown.
-struct Shown {
-    form: Form,
-    talk: Talk,
+pub(super) struct Shown {
+    pub(super) form: Form,
+    pub(super) talk: Talk,
     /// What is said first.
-    terms: Vec<String>,
+    pub(super) terms: Vec<String>,
 }
 
 /// What came of it, and whether anyone reads what is said.
-fn keep_fresh(
+pub(super) fn keep_fresh(
     project: &Project,
     config: Config,
     until: Until,
     signals: &Signals,
     shown: Shown,
     reloaded: Option<&Reloaded>,
+    begun: &dyn Fn(&Handle),
 ) -> Outcome<(Ended, bool)> {
     config.check_secrets()?;
     let (settings, unit) = (config.settings, config.budget_unit);
     let Shown { form, talk, terms } = shown;
     let mut screen = Screen::new(form, talk, terms, project, &settings, unit);
     let on_begun = |handle: &Handle| {
+        begun(handle);
         if let Some(reloaded) = reloaded {
             let handle = handle.clone();
             reloaded.of_run(move || handle.stop());
@@ -374,7 +386,7 @@ fn given_up(paused: &[Paused]) -> String {
 }
 
 /// Says what came of it, and with which code to end.
-fn conclude(
+pub(super) fn conclude(
     ended: &Ended,
     as_json: bool,
     signals: &Signals,

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use springtide_engine::settings::Settings;
-use springtide_engine::view::FieldChange;
+use springtide_engine::view::{FieldChange, change_kind_name};
 use springtide_engine::{Event, Heard, Paused, Polled, view};
 use springtide_store::{Bodies, ChangeKind, FailureKind, Moment, Purpose, Reading};
 
 use super::Project;
-use super::log::{kind_name, with_fields};
+use super::log::with_fields;
 use crate::args::project::LogForm;
 use crate::moment::{self, brief, relative, rfc3339, time_of_day};
 use crate::plan::significant;
@@ -225,7 +225,7 @@ fn outcome(polled: &Polled) -> &'static str {
     match (polled.change, &polled.error) {
         (_, Some((FailureKind::Robots, _))) => "blocked",
         (_, Some(_)) => "failed",
-        (Some(kind), None) => kind_name(kind),
+        (Some(kind), None) => change_kind_name(kind),
         // A listing, of which there is no copy to speak of.
         (None, None) if polled.purpose == Purpose::First => "read",
         (None, None) => "unchanged",
@@ -375,7 +375,7 @@ impl Terminal {
             (Some(kind), _) => {
                 let what = with_fields(&locator, rows.fields(polled).as_deref());
                 let what = shorten_to(&what, 300);
-                self.foot.say(format!("{:9} {what}", kind_name(*kind)));
+                self.foot.say(format!("{:9} {what}", change_kind_name(*kind)));
             }
             (None, None) => self.explain(format!("unchanged {locator}")),
         }

@@ -1,10 +1,10 @@
 //! `springtide status`: how fresh the copy is now, measured and predicted.
 
-use springtide_engine::view::{self, SourceStatus};
+use springtide_engine::view::{self, SourceStatus, Target};
 use springtide_store::Moment;
 
 use super::log::since;
-use super::{Project, sources};
+use super::Project;
 use crate::args::SettingFlags;
 use crate::args::project::Status;
 use crate::columns::{Columns, Side};
@@ -35,18 +35,11 @@ pub(crate) fn run(args: &Status, project: &Project, talk: Talk) -> Outcome<()> {
             ))
             .hint("add [target] with freshness = \"95%\", say"));
     }
-    let store = project.read()?;
-    let sources = sources(project, &*store, &config)?;
     let since = since(args.since.as_deref(), now)?;
-    let mut document = view::status(&*store, &config.settings, &sources, since, now)
-        .map_err(|error| project.refuse(&error))?;
-    document.disk = Some(project.disk()?);
-    if let Some(wanted) = config.target.freshness {
-        let needed = view::budget_for(&*store, &config.settings, wanted, now);
-        let needed = needed.map_err(|error| crate::live::broken(&project.folder, error))?;
-        let short = needed.map(|needed| (needed - document.budget.per_day).max(0.0));
-        document.budget.short_per_day = short;
-    }
+    let settings = &config.settings;
+    let document =
+        springtide_server::status(&project.folder, settings, config.target, since, now)
+            .map_err(|error| crate::live::broken(&project.folder, error))?;
     warn_of_max_interval(&config, document.n_elements, talk);
     if args.json {
         print_json(&document)?;
@@ -76,45 +69,21 @@ fn warn_of_max_interval(config: &Config, n_elements: u64, talk: Talk) {
 /// Against the target: the exit code, and a word about what is near.
 fn check(document: &view::Status, config: &Config, as_json: bool, talk: Talk) -> Outcome<()> {
     let (target, unit) = (config.target, config.budget_unit);
-    let mut missed = Vec::new();
-    let mut hint = "raise budget.polls, or lower the target".to_owned();
-    if let Some(wanted) = target.freshness {
-        let freshness = document.freshness;
-        match freshness.measured.or(freshness.predicted) {
-            Some(is) if is >= wanted => {}
-            Some(is) => {
-                missed.push(format!(
-                    "freshness is {}, not {}",
-                    percent(is),
-                    percent(wanted)
-                ));
-                let budget = document.budget;
-                if let Some(short) = budget.short_per_day.filter(|short| *short > 0.0) {
-                    hint = format!(
-                        "it takes about {} polls {} in the long run, {} more than \
-                         budget.polls allows; raise that, or lower the target",
-                        significant(unit.of(budget.per_day + short)),
-                        unit.each(),
-                        significant(unit.of(short))
-                    );
-                }
-            }
-            None => missed.push("freshness is not known yet".to_owned()),
-        }
-    }
-    let is = document.age_seconds;
-    let is = is.measured.or(is.predicted);
-    let seconds = |span: springtide_policy::Span| span.as_days() * 86_400.0;
-    if let Some(limit) = target.error_after.map(seconds) {
-        match is {
-            Some(is) if is <= limit => {}
-            Some(is) => missed.push(format!("age is {}, above {}", brief(is), brief(limit))),
-            None => missed.push("age is not known yet".to_owned()),
-        }
-    }
-    if let (Some(limit), Some(is)) = (target.warn_after.map(seconds), is)
-        && is > limit
-    {
+    let missed: Vec<String> = (target.misses(document).iter())
+        .map(ToString::to_string)
+        .collect();
+    let budget = document.budget;
+    let hint = match budget.short_per_day.filter(|short| *short > 0.0) {
+        Some(short) => format!(
+            "it takes about {} polls {} in the long run, {} more than \
+             budget.polls allows; raise that, or lower the target",
+            significant(unit.of(budget.per_day + short)),
+            unit.each(),
+            significant(unit.of(short))
+        ),
+        None => "raise budget.polls, or lower the target".to_owned(),
+    };
+    if let Some((is, limit)) = target.warning(document) {
         let (is, limit) = (brief(is), brief(limit));
         talk.say(format!("warning: age is {is}, above {limit}"));
     }

@@ -15,6 +15,7 @@ mod project;
 mod reproduce;
 mod run;
 mod search;
+mod serve;
 mod simulate;
 mod tables;
 mod words;

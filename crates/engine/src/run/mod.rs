@@ -40,14 +40,14 @@ use crate::clock::Clock;
 use crate::detect::Lens;
 use crate::event::Event;
 use crate::fail_point::fail_point;
-use crate::handle::{Command, Controls};
+use crate::handle::{Command, Controls, Pulse};
 use crate::ledger::Ledger;
 use crate::newcomers::Newcomers;
 use crate::permits::{self, Permit, Permits};
 use crate::poll::{self, Job, Message, Onward, PollContext};
 use crate::reach::{Reach, Reaches};
 use crate::search::Search;
-use crate::settings::{Settings, SourceSettings};
+use crate::settings::{PolicyName, Settings, SourceSettings};
 use crate::source::Protocol;
 use crate::source::feed::Feed;
 use crate::source::listing::Listing;
@@ -158,6 +158,8 @@ struct Engine {
 
     events: broadcast::Sender<Event>,
     told: Vec<Event>,
+    /// Those who want to know when their notes are kept.
+    noted: Vec<oneshot::Sender<()>>,
 }
 
 /// How far a run has come.
@@ -414,7 +416,48 @@ impl Engine {
     fn obey(&mut self, command: Command) -> Result<(), Error> {
         match command {
             Command::Poll(ids) => self.ask_for(ids),
+            Command::Hint(ids) => {
+                let at = clock::time(self.clock.now());
+                let scheduler = self.agenda.scheduler_mut();
+                ids.into_iter().for_each(|id| scheduler.hint(id, at));
+                Ok(())
+            }
+            Command::Note(name, bytes, kept) => {
+                self.ledger.write_note(name, bytes);
+                self.noted.push(kept);
+                Ok(())
+            }
+            Command::Pulse(said) => {
+                // Whoever asked may have gone.
+                let _ = said.send(self.pulse()?);
+                Ok(())
+            }
         }
+    }
+
+    /// How it goes.
+    fn pulse(&mut self) -> Result<Pulse, Error> {
+        let now = self.clock.now();
+        let at = clock::time(now);
+        let is_pollable = |source: &springtide_store::Source| {
+            source.totals.n_elements > source.totals.n_blocked
+        };
+        // A scheduler that learns has a poll whenever the budget is there to be spent;
+        // others may wait for their own times.
+        let is_due = match self.settings.policy.name {
+            PolicyName::Learned => self.ledger.sources().any(is_pollable),
+            _ => self.agenda.has_due(at, at),
+        };
+        let budget_allows = self.agenda.spends_at(Purpose::Due, at) <= at;
+        Ok(Pulse {
+            at: now,
+            n_begun: self.progress.n_begun,
+            n_polls: self.progress.n_polls,
+            n_failed: self.progress.n_failed,
+            n_under_way: self.agenda.n_under_way(),
+            may_poll: is_due && budget_allows,
+            paused: self.paused(self.troubles.keys().copied().collect(), at)?,
+        })
     }
 
     /// What a poll said.
@@ -549,6 +592,9 @@ impl Engine {
         self.context.bodies.flush()?;
         self.ledger.commit(facts)?;
         self.apply_to_copies()?;
+        for noted in self.noted.drain(..) {
+            let _ = noted.send(());
+        }
         let agenda = &self.agenda;
         self.ledger
             .tidy(&self.context.bodies, &|id| agenda.is_under_way(id))?;

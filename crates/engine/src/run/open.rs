@@ -143,6 +143,7 @@ impl Engine {
             upkeep,
             events,
             told: Vec::new(),
+            noted: Vec::new(),
         };
         engine.recall_troubles(at)?;
         let n_elements = engine.recall_elements(at)?;

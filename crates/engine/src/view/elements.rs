@@ -203,6 +203,18 @@ impl<'a> Elements<'a> {
         }
     }
 
+    /// These, by number, in this order; those that there are, and are wanted.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn views(&mut self, ids: &[ElementId]) -> Result<Vec<(Kept, ElementView)>, Error> {
+        let page = ids.iter().map(|&id| self.store.element(id));
+        let page = page.filter_map(Result::transpose);
+        let page = page.collect::<Result<Vec<_>, _>>()?;
+        let wanted = page.into_iter().filter(|kept| self.wanted.has(kept));
+        self.view_all(wanted.collect())
+    }
+
     fn view_all(&mut self, page: Vec<Kept>) -> Result<Vec<(Kept, ElementView)>, Error> {
         let groups = page.iter().map(|kept| kept.element.group);
         self.outlook.beliefs.prepare(self.store, groups)?;
@@ -217,7 +229,7 @@ impl<'a> Elements<'a> {
 
 /// All that is shown of an element whose group was prepared.
 fn view(kept: &Kept, source: &str, outlook: &mut Outlook) -> ElementView {
-    let element = &kept.element;
+    let (element, brief) = (&kept.element, kept.brief());
     let held = outlook.beliefs.of(BeliefInput::from(kept));
     let known = held.filter(|held| held.told.is_known);
     let reason = match held {
@@ -235,10 +247,10 @@ fn view(kept: &Kept, source: &str, outlook: &mut Outlook) -> ElementView {
         group: outlook.beliefs.group_name(element.group),
         weight: decimal(element.weight),
         rate_per_day: known.map(|held| RatePerDay::new(held.told.belief)),
-        frequency_per_day: held.and_then(|held| outlook.frequency(kept, &held)),
+        frequency_per_day: held.and_then(|held| outlook.frequency(&brief, &held)),
         polled_at: kept.history.polled_at,
         changed_at: kept.copy.as_ref().and_then(|copy| copy.changed_at),
-        due_at: held.and_then(|held| outlook.due_at(kept, &held)),
+        due_at: held.and_then(|held| outlook.due_at(element.id, &brief, &held)),
         reason,
         n_polls: kept.history.n_polls,
         n_changes: kept.history.n_changes,

@@ -16,25 +16,36 @@
 //! its rate, and nothing is said.
 
 mod beliefs;
+mod changes;
 mod elements;
 mod fields;
 mod outlook;
 mod plan;
+mod sort;
 mod status;
+mod target;
+mod versions;
 mod words;
 
 use serde::Serialize;
 use springtide_store::{Error, Failure, Moment, Reader, Source, SourceId, State, Totals};
 
+pub use changes::{ChangeView, change_kind_name, digest_text};
 pub use elements::{ElementView, Elements, RatePerDay, Wanted};
 pub use fields::{FieldChange, fields, fields_of};
 pub use outlook::{Outlook, PolledElements, floor, present_policy};
 pub use plan::{FACTORS, PlanView, Reached, WhatIf, budget_for, plan, what_if};
+pub use sort::{Rank, SortBy, SortKey, ranked};
 pub use status::{
     Age, BudgetUse, Disk, ErrorCount, Freshness, Predicted, SourceStatus, Status, predicted,
     round_beyond_max_interval, status,
 };
-pub use words::{brief, kind_name, rfc3339, seconds_between, serialize_moment, state_name};
+pub use target::{Miss, Target};
+pub use versions::{Versions, VersionsError};
+pub use words::{
+    brief, count, kind_name, per_day, percent, plural, relative, rfc3339, seconds_between,
+    serialize_moment, size, state_name,
+};
 
 use crate::settings::Settings;
 

@@ -6,7 +6,9 @@ use std::collections::HashSet;
 use springtide_policy::agenda::Pace;
 use springtide_policy::plan::{Candidates, Plan, Policy, Rule, RulePolicy};
 use springtide_policy::{Budget, Cost, Frequency, Rate, Time, Weight};
-use springtide_store::{ElementId, Error, Kept, MemoryOf, Moment, Partition, Reader, Role, State};
+use springtide_store::{
+    Brief, ElementId, Error, History, MemoryOf, Moment, Partition, Reader, Role, State,
+};
 
 use super::beliefs::{BeliefInput, Beliefs, Held};
 use crate::settings::{PolicyName, Settings};
@@ -140,20 +142,19 @@ impl Outlook {
     }
 
     /// When an element is polled next.
-    pub(super) fn due_at(&self, kept: &Kept, held: &Held) -> Option<Moment> {
-        if kept.history.synced_at > Some(self.now) {
+    pub(super) fn due_at(&self, id: ElementId, brief: &Brief, held: &Held) -> Option<Moment> {
+        if brief.history.synced_at > Some(self.now) {
             // Polled since, by a run beside us: its place in the queue is a new one.
             return held.due.and_then(clock::moment_of);
         }
-        self.due.of(kept.element.id)
+        self.due.of(id)
     }
 
     /// How often an element is polled, a day, if its rate is known.
-    pub(super) fn frequency(&self, kept: &Kept, held: &Held) -> Option<f64> {
+    pub(super) fn frequency(&self, brief: &Brief, held: &Held) -> Option<f64> {
         let rate = believed_rate(*held).filter(|_| held.told.is_known)?;
-        let is_row =
-            self.beliefs.is_search(kept.element.source) || kept.element.role == Role::Entry;
-        match (&self.plan, kept.element.role) {
+        let is_row = self.beliefs.is_search(brief.source) || brief.role == Role::Entry;
+        match (&self.plan, brief.role) {
             // What a plan leaves out: listings, which are polled as the scheduler has
             // them due,
             (_, Role::Listing) => {
@@ -161,13 +162,13 @@ impl Outlook {
                 (due_in > 0.0 && due_in.is_finite()).then(|| 1.0 / due_in)
             }
             (Some(plan), _) if !is_row => {
-                let weight = weight(kept.element.weight);
+                let weight = weight(brief.weight);
                 let frequency = plan.frequency(rate, weight, Cost::ONE, None);
                 Some(frequency.as_per_day())
             }
             // and rows of search sources, entries of feeds and whatever a policy without a
             // plan polls: as often as so far.
-            _ => frequency_so_far(kept),
+            _ => frequency_so_far(&brief.history),
         }
     }
 }
@@ -195,8 +196,7 @@ pub(super) fn decimal(number: f32) -> f64 {
 }
 
 /// How often an element has been polled, per day.
-fn frequency_so_far(kept: &Kept) -> Option<f64> {
-    let history = &kept.history;
+fn frequency_so_far(history: &History) -> Option<f64> {
     let (first, last) = (history.first_polled_at?, history.polled_at?);
     let days = clock::time(last).since(clock::time(first)).as_days();
     (days > 0.0).then(|| f64::from(history.n_polls.saturating_sub(1)) / days)

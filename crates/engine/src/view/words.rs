@@ -64,6 +64,76 @@ pub fn brief(seconds: f64) -> String {
     }
 }
 
+/// How long ago, or how soon, in two words: `3h ago`, `in 5m`, `now`.
+pub fn relative(moment: Moment, now: Moment) -> String {
+    let seconds = (moment.0.saturating_sub(now.0)) / 1000;
+    match seconds {
+        0 => "now".to_owned(),
+        1.. => format!("in {}", brief(seconds as f64)),
+        _ => format!("{} ago", brief(-(seconds as f64))),
+    }
+}
+
+/// A count with thousands parted, as people read it.
+pub fn count(n: usize) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (position, digit) in digits.char_indices() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A size in bytes, with two or three digits.
+pub fn size(bytes: u64) -> String {
+    let mut size = bytes as f64;
+    let mut unit = "B";
+    for larger in ["kB", "MB", "GB", "TB"] {
+        // What would be printed as 1000 is one of the next.
+        if size < 999.5 {
+            break;
+        }
+        (size, unit) = (size / 1000.0, larger);
+    }
+    match unit {
+        "B" => format!("{bytes} B"),
+        _ if size < 9.95 => format!("{size:.1} {unit}"),
+        _ => format!("{size:.0} {unit}"),
+    }
+}
+
+/// A share in per cent.
+pub fn percent(share: f64) -> String {
+    // Two digits more where a whole per cent would round up to all.
+    if share > 0.99 && share < 1.0 {
+        format!("{:.2}%", share * 100.0)
+    } else {
+        format!("{:.1}%", share * 100.0)
+    }
+}
+
+/// A count of things, one or many.
+pub fn plural(n: u64, thing: &str) -> String {
+    let s = if n == 1 { "" } else { "s" };
+    format!("{} {thing}{s}", count(n as usize))
+}
+
+/// Three digits are enough to compare by, and of large numbers all before the point.
+pub fn per_day(number: f64) -> String {
+    match number {
+        0.0 => "0".to_owned(),
+        n if n >= 999.5 => count(n.round() as usize),
+        n if n >= 100.0 => format!("{n:.0}"),
+        n if n >= 10.0 => format!("{n:.1}"),
+        n if n >= 1.0 => format!("{n:.2}"),
+        n if n >= 0.001 => format!("{n:.3}"),
+        n => format!("{n:.0e}"),
+    }
+}
+
 /// What a kind of source is called.
 pub fn kind_name(kind: SourceKind) -> &'static str {
     match kind {
@@ -167,5 +237,29 @@ mod tests {
         ] {
             assert_eq!(brief(seconds), wanted);
         }
+    }
+
+    #[test]
+    fn sizes_have_two_or_three_digits() {
+        for (bytes, wanted) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1.0 kB"),
+            (9_949, "9.9 kB"),
+            (9_950, "10 kB"),
+            (999_499, "999 kB"),
+            (999_500, "1.0 MB"),
+            (12_300_000_000, "12 GB"),
+        ] {
+            assert_eq!(size(bytes), wanted, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn counts_are_parted_in_threes() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(999), "999");
+        assert_eq!(count(1000), "1,000");
+        assert_eq!(count(123_456_789), "123,456,789");
     }
 }

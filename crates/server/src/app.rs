@@ -1,0 +1,216 @@
+//! What all requests share.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::http::StatusCode;
+use jiff::Timestamp;
+use springtide_engine::view::{Outlook, Rank, SortKey, Status};
+use springtide_store::{ElementId, Moment, Reader, SourceId, State};
+use tokio::sync::Semaphore;
+
+use crate::cached::Cached;
+use crate::door::Door;
+use crate::feed::Feed;
+use crate::health::Health;
+use crate::lab::Lab;
+use crate::link::{EngineState, Link, read_only};
+use crate::problem::Problem;
+use crate::project::{Current, FileChange, Folder, ProjectFile, Refusal};
+use crate::settings::ServerSettings;
+
+/// Requests that read the store at the same time; others wait for them.
+const MOST_READING: usize = 8;
+/// Orders of elements that are kept.
+const MOST_ORDERS: usize = 8;
+/// Whoever waits longer is told to come again.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// What all requests share, shared.
+pub(crate) type Shared = Arc<App>;
+
+/// What all requests share.
+pub(crate) struct App {
+    pub(crate) folder: Folder,
+    pub(crate) file: Arc<dyn ProjectFile>,
+    pub(crate) settings: ServerSettings,
+    pub(crate) link: Link,
+    pub(crate) door: Door,
+    pub(crate) feed: Feed,
+    pub(crate) health: Health,
+    pub(crate) lab: Lab,
+    pub(crate) started_at: Instant,
+    reading: Semaphore,
+    status: Cached<Status>,
+    outlook: Cached<Mutex<Outlook>>,
+    orders: Mutex<HashMap<OrderOf, KeptOrder>>,
+}
+
+/// Elements that are in an order, and which order.
+pub(crate) type OrderOf = (Option<SourceId>, Option<State>, SortKey);
+/// Elements in an order, with what they are sorted by.
+pub(crate) type Order = Arc<Vec<(Rank, ElementId)>>;
+
+struct KeptOrder {
+    order: Order,
+    /// What it was made from.
+    outlook: Arc<Mutex<Outlook>>,
+}
+
+impl App {
+    pub(crate) fn new(
+        folder: Folder,
+        file: Arc<dyn ProjectFile>,
+        settings: ServerSettings,
+        link: Link,
+    ) -> Self {
+        Self {
+            door: Door::new(&settings),
+            folder,
+            file,
+            settings,
+            link,
+            feed: Feed::default(),
+            health: Health::default(),
+            lab: Lab::default(),
+            started_at: Instant::now(),
+            reading: Semaphore::new(MOST_READING),
+            status: Cached::new(read_status),
+            outlook: Cached::new(read_outlook),
+            orders: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        Moment(Timestamp::now().as_millisecond())
+    }
+
+    pub(crate) fn current(&self) -> Arc<Current> {
+        self.file.current()
+    }
+
+    /// Does something that takes the disk, where it holds up nobody else.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Shared) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let busy = || Problem::unavailable("too many requests at a time").hint("try again");
+        let permit = tokio::time::timeout(LONGEST, self.reading.acquire()).await;
+        let _permit = permit.map_err(|_| busy())?.map_err(|_| busy())?;
+        let app = Arc::clone(self);
+        let done = tokio::task::spawn_blocking(move || work(&app)).await;
+        done.unwrap_or_else(|_| {
+            let status = StatusCode::INTERNAL_SERVER_ERROR;
+            Err(Problem::new(status, "that went wrong, and it is our fault"))
+        })
+    }
+
+    /// Reads from the store, beside whoever writes.
+    pub(crate) async fn read<T: Send + 'static>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&Shared, &dyn Reader) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.blocking(move |app| read(app, &*app.folder.store()?))
+            .await
+    }
+
+    /// How it stands with the project.
+    pub(crate) async fn status(self: &Arc<Self>) -> Result<Arc<Status>, Problem> {
+        self.status.get(self, |app| &app.status).await
+    }
+
+    /// What is to come of all elements.
+    pub(crate) async fn outlook(self: &Arc<Self>) -> Result<Arc<Mutex<Outlook>>, Problem> {
+        self.outlook.get(self, |app| &app.outlook).await
+    }
+
+    /// Elements in an order, as an outlook has it. The order is made once for each.
+    pub(crate) fn order(
+        &self,
+        of: OrderOf,
+        outlook: &Arc<Mutex<Outlook>>,
+        make: impl FnOnce() -> Result<Vec<(Rank, ElementId)>, Problem>,
+    ) -> Result<Order, Problem> {
+        let orders = || self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kept) = orders().get(&of)
+            && Arc::ptr_eq(&kept.outlook, outlook)
+        {
+            return Ok(Arc::clone(&kept.order));
+        }
+        let order = Arc::new(make()?);
+        let mut orders = orders();
+        orders.retain(|_, kept| Arc::ptr_eq(&kept.outlook, outlook));
+        if orders.len() < MOST_ORDERS {
+            let kept = KeptOrder {
+                order: Arc::clone(&order),
+                outlook: Arc::clone(outlook),
+            };
+            orders.insert(of, kept);
+        }
+        Ok(order)
+    }
+
+    /// Changes the file, unless the project is not ours to change.
+    pub(crate) async fn change(self: &Arc<Self>, change: FileChange) -> Result<(), Problem> {
+        self.check_writable()?;
+        let done = self.blocking(move |app| Ok(app.file.change(change)?)).await;
+        self.forget();
+        done
+    }
+
+    /// Reads the file again.
+    pub(crate) async fn reload(self: &Arc<Self>) -> Result<(), Problem> {
+        self.check_writable()?;
+        let done = self.blocking(move |app| Ok(app.file.reload()?)).await;
+        self.forget();
+        done
+    }
+
+    /// That the project is run here, and not by another process.
+    pub(crate) fn check_writable(&self) -> Result<(), Problem> {
+        match self.link.state() {
+            EngineState::ReadOnly(why) => Err(read_only(&why)),
+            _ => Ok(()),
+        }
+    }
+
+    /// What was computed by earlier settings is not told any more.
+    fn forget(&self) {
+        self.status.forget();
+        self.outlook.forget();
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let problem = match refusal.is_ours {
+            true => Self::unavailable(refusal.what),
+            false => Self::unprocessable(refusal.what),
+        };
+        match refusal.hint {
+            Some(hint) => problem.hint(hint),
+            None => problem,
+        }
+    }
+}
+
+fn read_status(app: &Shared) -> Result<Status, Problem> {
+    let current = app.current();
+    let (settings, target) = (&current.settings, current.target);
+    let folder = app.folder.path();
+    Ok(crate::project::status(
+        folder,
+        settings,
+        target,
+        None,
+        app.now(),
+    )?)
+}
+
+fn read_outlook(app: &Shared) -> Result<Mutex<Outlook>, Problem> {
+    let store = app.folder.store()?;
+    let settings = &app.current().settings;
+    let outlook = Outlook::read(&*store, settings, app.now(), &mut || {})?;
+    Ok(Mutex::new(outlook))
+}

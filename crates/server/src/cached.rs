@@ -1,0 +1,102 @@
+//! Something that takes a while to compute and is asked for often.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::app::Shared;
+use crate::problem::Problem;
+
+/// So long it is good, whatever it cost; and so many times as long as it took.
+const GOOD_FOR: Duration = Duration::from_millis(250);
+const TIMES_COST: u32 = 10;
+/// What takes longer than this is not waited for, if there is an older one that is not
+/// older than the time below.
+const QUICK: Duration = Duration::from_millis(40);
+const STALE_FOR: Duration = Duration::from_secs(60);
+
+/// The latest value, computed by one at a time.
+pub(crate) struct Cached<T> {
+    slot: Mutex<Option<Slot<T>>>,
+    computing: Arc<tokio::sync::Mutex<()>>,
+    compute: fn(&Shared) -> Result<T, Problem>,
+}
+
+struct Slot<T> {
+    value: Arc<T>,
+    at: Instant,
+    cost: Duration,
+}
+
+impl<T> Clone for Slot<T> {
+    fn clone(&self) -> Self {
+        Self {
+            value: Arc::clone(&self.value),
+            ..*self
+        }
+    }
+}
+
+impl<T: Send + Sync + 'static> Cached<T> {
+    pub(crate) fn new(compute: fn(&Shared) -> Result<T, Problem>) -> Self {
+        Self {
+            slot: Mutex::new(None),
+            computing: Arc::default(),
+            compute,
+        }
+    }
+
+    fn slot(&self) -> Option<Slot<T>> {
+        self.slot
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// What is known from before is not to be told any more.
+    pub(crate) fn forget(&self) {
+        *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// The value, as of the last moments.
+    pub(crate) async fn get(
+        &self,
+        app: &Shared,
+        of: fn(&Shared) -> &Self,
+    ) -> Result<Arc<T>, Problem> {
+        let is_good = |slot: &Slot<T>| slot.at.elapsed() < GOOD_FOR.max(TIMES_COST * slot.cost);
+        if let Some(slot) = self.slot() {
+            if is_good(&slot) {
+                return Ok(slot.value);
+            }
+            let stale_for = STALE_FOR.max(2 * TIMES_COST * slot.cost);
+            if slot.cost > QUICK && slot.at.elapsed() < stale_for {
+                if let Ok(permit) = Arc::clone(&self.computing).try_lock_owned() {
+                    let app = Arc::clone(app);
+                    tokio::spawn(async move {
+                        // What goes wrong is told to whoever has to wait for it.
+                        let _ = of(&app).renew(&app).await;
+                        drop(permit);
+                    });
+                }
+                return Ok(slot.value);
+            }
+        }
+        let _one_at_a_time = self.computing.lock().await;
+        match self.slot().filter(is_good) {
+            Some(slot) => Ok(slot.value),
+            None => self.renew(app).await,
+        }
+    }
+
+    async fn renew(&self, app: &Shared) -> Result<Arc<T>, Problem> {
+        let (compute, begun) = (self.compute, Instant::now());
+        let value = Arc::new(app.blocking(compute).await?);
+        let slot = Slot {
+            value: Arc::clone(&value),
+            at: Instant::now(),
+            cost: begun.elapsed(),
+        };
+        *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(slot);
+        Ok(value)
+    }
+}

@@ -1,0 +1,188 @@
+//! The engine beside a server: whether it runs, how to tell it something, and what it
+//! tells.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use springtide_engine::{Event, Handle, Heard, Pulse};
+use springtide_store::ElementId;
+use tokio::sync::{Notify, watch};
+
+use crate::problem::Problem;
+use crate::tally::Tally;
+
+/// How it stands with the engine.
+#[derive(Debug, Clone)]
+pub(crate) enum EngineState {
+    /// It is about to run, for the first time or again.
+    Starting,
+    Running(Handle),
+    /// Another process runs the project.
+    ReadOnly(String),
+    /// It cannot go on, and is tried again.
+    Failed(String),
+}
+
+/// Whoever starts and ends engines tells a server by this. Clones tell the same one.
+#[derive(Debug, Clone)]
+pub struct Link {
+    state: Arc<watch::Sender<EngineState>>,
+    runtime: tokio::runtime::Handle,
+    tally: Arc<Tally>,
+    /// Something was found, or may have been.
+    found: Arc<Notify>,
+}
+
+/// An engine that is started again is waited for this long.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+impl Link {
+    pub(crate) fn new(runtime: tokio::runtime::Handle, tally: Arc<Tally>) -> Self {
+        Self {
+            state: Arc::new(watch::Sender::new(EngineState::Starting)),
+            runtime,
+            tally,
+            found: Arc::default(),
+        }
+    }
+
+    /// An engine is about to run, of which this is a handle. It runs once it says so.
+    pub fn began(&self, handle: &Handle) {
+        let mut events = handle.events();
+        let (tally, found) = (Arc::clone(&self.tally), Arc::clone(&self.found));
+        let (state, handle) = (Arc::clone(&self.state), handle.clone());
+        self.runtime.spawn(async move {
+            while let Some(heard) = events.next().await {
+                match heard {
+                    Heard::Event(event) => {
+                        if matches!(event, Event::Started { .. }) {
+                            state.send_replace(EngineState::Running(handle.clone()));
+                        }
+                        if matches!(&event, Event::Polled(polled) if polled.change.is_some())
+                            || matches!(event, Event::Asked { .. } | Event::Found { .. })
+                        {
+                            found.notify_one();
+                        }
+                        tally.hear(&event);
+                    }
+                    Heard::Missed(n) => tally.miss(n),
+                }
+            }
+            found.notify_one();
+        });
+    }
+
+    /// It is about to be started again.
+    pub fn restarting(&self) {
+        self.state.send_replace(EngineState::Starting);
+    }
+
+    /// Another process runs the project, for this is why it cannot be run here.
+    pub fn is_read_only(&self, why: String) {
+        self.state.send_replace(EngineState::ReadOnly(why));
+    }
+
+    /// It cannot go on, and will be tried again.
+    pub fn failed(&self, why: String) {
+        self.state.send_replace(EngineState::Failed(why));
+    }
+
+    pub(crate) fn state(&self) -> EngineState {
+        self.state.borrow().clone()
+    }
+
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Returns once something may have been found.
+    pub(crate) async fn found(&self) {
+        self.found.notified().await;
+    }
+
+    /// Polls these next.
+    pub(crate) async fn poll(&self, elements: Vec<ElementId>) -> Result<(), Problem> {
+        self.tell(&Order::Poll(elements)).await
+    }
+
+    /// Somebody says that these have changed.
+    pub(crate) async fn hint(&self, elements: Vec<ElementId>) -> Result<(), Problem> {
+        self.tell(&Order::Hint(elements)).await
+    }
+
+    /// Keeps a note in the store.
+    pub(crate) async fn keep_note(
+        &self,
+        name: &'static str,
+        bytes: Vec<u8>,
+    ) -> Result<(), Problem> {
+        self.tell(&Order::Note(name, bytes)).await
+    }
+
+    /// How the engine goes, unless it does not say so in time.
+    pub(crate) async fn pulse(&self, within: Duration) -> Option<Pulse> {
+        let EngineState::Running(handle) = self.state() else {
+            return None;
+        };
+        let pulse = tokio::time::timeout(within, handle.pulse()).await;
+        pulse.ok().and_then(Result::ok)
+    }
+
+    /// Tells the engine that runs, or the one that is about to.
+    async fn tell(&self, order: &Order) -> Result<(), Problem> {
+        let mut states = self.state.subscribe();
+        let told = async {
+            loop {
+                let state = states.borrow_and_update().clone();
+                match state {
+                    EngineState::Running(handle) => {
+                        if order.give(&handle).await {
+                            return Ok(());
+                        }
+                    }
+                    EngineState::ReadOnly(why) => return Err(read_only(&why)),
+                    EngineState::Failed(why) => {
+                        let problem = format!("the engine cannot go on: {why}");
+                        return Err(Problem::unavailable(problem));
+                    }
+                    EngineState::Starting => {}
+                }
+                if states.changed().await.is_err() {
+                    return Err(Problem::unavailable("the engine has ended"));
+                }
+            }
+        };
+        match tokio::time::timeout(PATIENCE, told).await {
+            Ok(told) => told,
+            Err(_) => Err(Problem::unavailable("the engine does not answer")),
+        }
+    }
+}
+
+/// Something that an engine is told.
+enum Order {
+    Poll(Vec<ElementId>),
+    Hint(Vec<ElementId>),
+    Note(&'static str, Vec<u8>),
+}
+
+impl Order {
+    /// Whether it was taken.
+    async fn give(&self, handle: &Handle) -> bool {
+        let given = match self {
+            Self::Poll(elements) => handle.poll(elements.clone()).await,
+            Self::Hint(elements) => handle.hint(elements.clone()).await,
+            Self::Note(name, bytes) => handle.keep_note(name, bytes.clone()).await,
+        };
+        given.is_ok()
+    }
+}
+
+/// What is answered to whoever wants something of an engine that is not ours.
+pub(crate) fn read_only(why: &str) -> Problem {
+    Problem::new(
+        axum::http::StatusCode::CONFLICT,
+        format!("this server only reads: {why}"),
+    )
+    .hint("ask the process that runs the project, or stop it")
+}

@@ -1,0 +1,184 @@
+//! Connections: how many, how slow, and for how long.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
+use tower::ServiceExt;
+
+use crate::door::CameInBy;
+
+/// Connections at a time. A thousand streams of events leave room for others.
+const MOST_CONNECTIONS: usize = 4000;
+/// The header of a request comes within this, or the connection ends; so does one that
+/// has nothing to say for so long.
+const HEADER_TIME: Duration = Duration::from_secs(20);
+/// Whoever reads nothing for so long is let go.
+const READ_TIME: Duration = Duration::from_secs(30);
+/// A header is at most so long.
+const LONGEST_HEADER: usize = 64 * 1024;
+/// Answers under way are waited for this long at the end.
+const GRACE: Duration = Duration::from_secs(1);
+/// Where there are no more files to be had, others may let some go.
+const NO_FILES: Duration = Duration::from_millis(200);
+
+/// Takes connections until it is told to stop.
+pub(crate) async fn listen(listener: TcpListener, router: Router, mut stop: watch::Receiver<bool>) {
+    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        let place = Arc::clone(&places).acquire_owned();
+        let taken = tokio::select! {
+            () = stopped(&mut stop) => break,
+            Some(_) = connections.join_next() => continue,
+            // Nobody closes it.
+            Ok(place) = place => tokio::select! {
+                () = stopped(&mut stop) => break,
+                taken = listener.accept() => taken.map(|(stream, _)| (stream, place)),
+            },
+        };
+        let (stream, place) = match taken {
+            Ok(taken) => taken,
+            // Those who hung up while they waited are no trouble; a lack of files is.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+            Err(_) => {
+                sleep(NO_FILES).await;
+                continue;
+            }
+        };
+        let Ok(here) = stream.local_addr() else {
+            continue;
+        };
+        let (router, stop) = (router.clone(), stop.clone());
+        connections.spawn(async move {
+            serve(stream, here, router, stop).await;
+            drop(place);
+        });
+    }
+    let ended = async { while connections.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(GRACE, ended).await;
+}
+
+async fn serve(
+    stream: TcpStream,
+    here: SocketAddr,
+    router: Router,
+    mut stop: watch::Receiver<bool>,
+) {
+    // Events are small, and wanted at once.
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(CameInBy(here));
+        router.clone().oneshot(request)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME)
+        .max_buf_size(LONGEST_HEADER)
+        .serve_connection(TokioIo::new(Impatient::new(stream)), service);
+    let mut connection = std::pin::pin!(connection);
+    let is_stopped = tokio::select! {
+        // What goes wrong with a connection is the other end's concern.
+        _ = connection.as_mut() => false,
+        () = stopped(&mut stop) => true,
+    };
+    if is_stopped {
+        connection.as_mut().graceful_shutdown();
+        let _ = connection.await;
+    }
+}
+
+/// Returns once it is to end; whoever could say so and is gone has said so.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// A connection that ends if what is written to it is not taken for too long.
+struct Impatient {
+    stream: TcpStream,
+    /// Set while a write waits.
+    waiting: Option<Pin<Box<Sleep>>>,
+}
+
+impl Impatient {
+    fn new(stream: TcpStream) -> Self {
+        Self {
+            stream,
+            waiting: None,
+        }
+    }
+
+    /// What came of a write, unless it waits for too long.
+    fn watch<T>(
+        &mut self,
+        written: Poll<io::Result<T>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.waiting = None;
+            return written;
+        }
+        let until = || Box::pin(sleep_until(Instant::now() + READ_TIME));
+        let waiting = self.waiting.get_or_insert_with(until);
+        ready!(waiting.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for Impatient {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Impatient {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.watch(written, context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
+        self.watch(written, context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

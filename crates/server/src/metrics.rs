@@ -1,0 +1,192 @@
+//! `/metrics`, as Prometheus reads them.
+
+use std::fmt::Write;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::Response;
+use springtide_engine::view::{Age, Freshness, Status};
+use springtide_store::Moment;
+
+use crate::app::Shared;
+use crate::door::answer;
+use crate::problem::Problem;
+use crate::tally::{BUCKETS, Counts, OUTCOMES};
+
+/// `GET /metrics`.
+pub(crate) async fn metrics(State(app): State<Shared>) -> Result<Response<Body>, Problem> {
+    let status = app.status().await?;
+    let counts = app.link.tally().counts();
+    // Those of another process are seen in the store alone.
+    let last_poll_at = match counts.last_poll_at {
+        Some(at) => Some(at),
+        None => {
+            let latest = app.read(|_, store| Ok(store.latest_polls(1)?)).await?;
+            latest.first().copied()
+        }
+    };
+    let text = written(&status, &counts, last_poll_at);
+    Ok(answer("text/plain; version=0.0.4; charset=utf-8", text))
+}
+
+fn written(status: &Status, counts: &Counts, last_poll_at: Option<Moment>) -> String {
+    let mut text = Text::default();
+    text.family(
+        "springtide_polls_total",
+        "counter",
+        "Polls since this process began, by what came of them",
+    );
+    for (source, by_outcome) in &counts.polls {
+        for (outcome, n) in OUTCOMES.iter().zip(by_outcome) {
+            text.sample("", &[("source", source), ("outcome", outcome)], *n as f64);
+        }
+    }
+    text.family("springtide_changes_total", "counter", "Changes found");
+    for source in &status.sources {
+        text.sample("", &[("source", &source.name)], source.n_changes as f64);
+    }
+    text.family(
+        "springtide_elements",
+        "gauge",
+        "Elements, by how it stands with them",
+    );
+    for source in &status.sources {
+        let states = source.states;
+        for (state, n) in [
+            ("new", states.new),
+            ("ok", states.ok),
+            ("failing", states.failing),
+            ("blocked", states.blocked),
+            ("gone", states.gone),
+        ] {
+            text.sample("", &[("source", &source.name), ("state", state)], n as f64);
+        }
+    }
+    text.family(
+        "springtide_freshness",
+        "gauge",
+        "The share of copies that are fresh",
+    );
+    for source in &status.sources {
+        let Freshness {
+            measured,
+            predicted,
+            ..
+        } = source.freshness;
+        text.kinds(&source.name, measured, predicted);
+    }
+    text.family(
+        "springtide_age_seconds",
+        "gauge",
+        "The mean time since the first change that a copy has missed",
+    );
+    for source in &status.sources {
+        let Age {
+            measured,
+            predicted,
+        } = source.age_seconds;
+        text.kinds(&source.name, measured, predicted);
+    }
+    text.family(
+        "springtide_budget_per_day",
+        "gauge",
+        "Polls a day that may be made",
+    );
+    text.sample("", &[], status.budget.per_day);
+    text.family(
+        "springtide_price",
+        "gauge",
+        "What a poll must be worth to be made",
+    );
+    if let Some(price) = status.budget.price {
+        text.sample("", &[], price);
+    }
+    text.family(
+        "springtide_poll_seconds",
+        "histogram",
+        "How long polls took",
+    );
+    let mut n = 0;
+    for (end, counted) in BUCKETS.iter().zip(counts.seconds) {
+        n += counted;
+        text.sample("_bucket", &[("le", &end.to_string())], n as f64);
+    }
+    text.sample("_bucket", &[("le", "+Inf")], counts.n_timed as f64);
+    text.sample("_sum", &[], counts.sum_seconds);
+    text.sample("_count", &[], counts.n_timed as f64);
+    text.family(
+        "springtide_last_poll_timestamp_seconds",
+        "gauge",
+        "When the last poll ended",
+    );
+    if let Some(at) = last_poll_at {
+        text.sample("", &[], at.0 as f64 / 1000.0);
+    }
+    if let Some(disk) = status.disk {
+        text.family("springtide_store_bytes", "gauge", "What the store takes");
+        text.sample("", &[], disk.store_bytes as f64);
+        text.family("springtide_bodies_bytes", "gauge", "What the bodies take");
+        text.sample("", &[], disk.bodies_bytes as f64);
+    }
+    text.family(
+        "springtide_events_missed_total",
+        "counter",
+        "Events that came faster than they were counted",
+    );
+    text.sample("", &[], counts.n_missed as f64);
+    text.written
+}
+
+/// Metrics, one family after the other.
+#[derive(Default)]
+struct Text {
+    written: String,
+    family: &'static str,
+}
+
+impl Text {
+    fn family(&mut self, name: &'static str, kind: &str, help: &str) {
+        self.family = name;
+        // To write to a text does not fail.
+        let _ = writeln!(self.written, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn sample(&mut self, suffix: &str, labels: &[(&str, &str)], value: f64) {
+        let _ = write!(self.written, "{}{suffix}", self.family);
+        for (place, (name, label)) in labels.iter().enumerate() {
+            let before = if place == 0 { '{' } else { ',' };
+            let label = label
+                .replace('\\', "\\\\")
+                .replace('"', "\\\"")
+                .replace('\n', "\\n");
+            let _ = write!(self.written, "{before}{name}=\"{label}\"");
+        }
+        let end = if labels.is_empty() { "" } else { "}" };
+        let _ = writeln!(self.written, "{end} {value}");
+    }
+
+    fn kinds(&mut self, source: &str, measured: Option<f64>, predicted: Option<f64>) {
+        for (kind, value) in [("measured", measured), ("predicted", predicted)] {
+            if let Some(value) = value {
+                self.sample("", &[("source", source), ("kind", kind)], value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_escaped_and_numbers_are_plain() {
+        let mut text = Text::default();
+        text.family("a", "gauge", "An a");
+        text.sample("", &[("b", "c\"d\\e\nf")], 2.0);
+        text.sample("_sum", &[], 0.25);
+        assert_eq!(
+            text.written,
+            "# HELP a An a\n# TYPE a gauge\na{b=\"c\\\"d\\\\e\\nf\"} 2\na_sum 0.25\n"
+        );
+    }
+}

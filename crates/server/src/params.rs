@@ -1,0 +1,87 @@
+//! What is asked for behind the question mark, and pages of lists.
+
+use axum::http::Uri;
+use serde::Serialize;
+
+use crate::problem::Problem;
+
+/// Items of a list where nobody says how many, and the most that there are.
+const DEFAULT_LIMIT: usize = 100;
+const MOST: usize = 1000;
+/// No text is longer than this.
+const LONGEST: usize = 2000;
+
+/// The parameters of a request.
+#[derive(Debug, Default)]
+pub(crate) struct Params {
+    pairs: Vec<(String, String)>,
+}
+
+impl Params {
+    /// Those of a request that may have these.
+    pub(crate) fn of(uri: &Uri, known: &[&str]) -> Result<Self, Problem> {
+        let query = uri.query().unwrap_or_default();
+        let mut pairs: Vec<(String, String)> = Vec::new();
+        for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+            let refuse = |why: &str| Err(Problem::bad_request(format!("`{name}` {why}")));
+            if !known.contains(&&*name) {
+                let hint = match known {
+                    [] => "it takes no parameters".to_owned(),
+                    known => format!("there are {}", known.join(", ")),
+                };
+                let problem = Problem::bad_request("there is no such parameter");
+                return Err(problem.hint(hint));
+            }
+            if pairs.iter().any(|(other, _)| *other == name) {
+                return refuse("is given twice");
+            }
+            if value.len() > LONGEST {
+                return refuse("is too long");
+            }
+            pairs.push((name.into_owned(), value.into_owned()));
+        }
+        Ok(Self { pairs })
+    }
+
+    /// A parameter that is given, and not empty.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        let pair = self.pairs.iter().find(|(known, _)| known == name)?;
+        Some(&*pair.1).filter(|value| !value.is_empty())
+    }
+
+    /// How many items are wanted.
+    pub(crate) fn limit(&self) -> Result<usize, Problem> {
+        match self.get("limit").map(str::parse::<u64>) {
+            None => Ok(DEFAULT_LIMIT),
+            Some(Ok(n @ 1..)) => Ok(usize::try_from(n).unwrap_or(MOST).min(MOST)),
+            Some(_) => Err(Problem::bad_request(
+                "`limit` is a whole number, and at least 1",
+            )),
+        }
+    }
+
+    /// The same parameters with another value for one, as they are written.
+    pub(crate) fn with(&self, name: &str, value: &str) -> String {
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        for (known, other) in &self.pairs {
+            if known != name && !other.is_empty() {
+                query.append_pair(known, other);
+            }
+        }
+        query.append_pair(name, value);
+        query.finish()
+    }
+}
+
+/// Some items of a list, and where it goes on.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Page<T> {
+    pub(crate) items: Vec<T>,
+    pub(crate) next: Option<String>,
+}
+
+/// A token that is none of ours.
+pub(crate) fn bad_token() -> Problem {
+    Problem::bad_request("`after` is not from a list that was answered here")
+        .hint("give the `next` of the page before, with the same parameters")
+}

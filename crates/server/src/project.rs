@@ -1,0 +1,153 @@
+//! What of a project is handed to a server: its folder, and its file.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use springtide_engine::settings::Settings;
+use springtide_engine::view::{self, Disk, Status, Target};
+use springtide_store::{Bodies, Error, Memory, Moment, Reader, Reading, Sqlite};
+
+/// What the file of a project says, as far as a server has to know.
+#[derive(Debug, Clone)]
+pub struct Current {
+    /// For the engine.
+    pub settings: Settings,
+    /// What is to be reached.
+    pub target: Target,
+    /// Nobody said what may be spent.
+    pub is_budget_assumed: bool,
+}
+
+/// A change to the file of a project. The keys are those of the file; null takes one out.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FileChange {
+    /// A source that was not there.
+    AddSource(String, Map<String, Value>),
+    /// Other keys of a source that is.
+    ChangeSource(String, Map<String, Value>),
+    /// A source is taken out; what is kept of it stays.
+    RemoveSource(String),
+    /// Other keys of `[budget]`, `[policy]` and `[target]`.
+    Settings(Map<String, Value>),
+}
+
+/// Why something is not done: what, why, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// What is wrong with what was asked for.
+    pub what: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// Whether it is not what was asked for that is wrong, but that it cannot be done.
+    pub is_ours: bool,
+}
+
+/// The file of a project, read and changed by the program that a server is part of: what
+/// it may hold and how it is written is not the server's to know.
+pub trait ProjectFile: Send + Sync {
+    /// What holds now.
+    fn current(&self) -> Arc<Current>;
+
+    /// Changes the file, with its comments kept, if what comes of it makes sense; it then
+    /// holds from the next turn of the loop.
+    ///
+    /// # Errors
+    /// If it makes no sense, or cannot be written; then nothing has changed.
+    fn change(&self, change: FileChange) -> Result<(), Refusal>;
+
+    /// Reads the file again. It holds from the next turn of the loop.
+    ///
+    /// # Errors
+    /// If it cannot be used; then what held still holds.
+    fn reload(&self) -> Result<(), Refusal>;
+
+    /// `[budget]`, `[policy]` and `[target]` as they are written.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    fn settings(&self) -> Result<Map<String, Value>, Refusal>;
+
+    /// The moment that words such as `2h` or `yesterday` mean.
+    ///
+    /// # Errors
+    /// If they mean none: what is expected.
+    fn moment(&self, text: &str, now: Moment) -> Result<Moment, String>;
+
+    /// The number a day that words such as `2000/day` mean.
+    ///
+    /// # Errors
+    /// If they mean none: what is expected.
+    fn per_day(&self, text: &str) -> Result<f64, String>;
+}
+
+/// The folder of a project, to read what is kept in it.
+#[derive(Debug, Clone)]
+pub(crate) struct Folder {
+    folder: PathBuf,
+}
+
+/// Where the store is, in the folder of a project, and the bodies in there.
+const STORE: &str = ".springtide";
+const BODIES: &str = "bodies";
+
+impl Folder {
+    pub(crate) fn new(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The store, to read beside whoever writes; an empty one if there is none yet.
+    pub(crate) fn store(&self) -> Result<Box<dyn Reader>, Error> {
+        match Sqlite::read_only(self.folder.join(STORE)) {
+            Ok(store) => Ok(Box::new(store)),
+            Err(Error::Missing(_)) => Ok(Box::new(Memory::new())),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn bodies(&self) -> Result<Bodies<Reading>, Error> {
+        Bodies::read_only(self.folder.join(STORE).join(BODIES))
+    }
+
+    /// How much store and bodies take.
+    pub(crate) fn disk(&self) -> Result<Disk, Error> {
+        let length = |name: &str| {
+            let path = self.folder.join(STORE).join(name);
+            std::fs::metadata(path).map_or(0, |metadata| metadata.len())
+        };
+        Ok(Disk {
+            store_bytes: ["store.db", "store.db-wal"].into_iter().map(length).sum(),
+            bodies_bytes: self.bodies()?.n_bytes()?,
+        })
+    }
+}
+
+/// How it stands with the project in a folder, with all that `status --json` shows.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn status(
+    folder: &Path,
+    settings: &Settings,
+    target: Target,
+    since: Option<Moment>,
+    now: Moment,
+) -> Result<Status, springtide_engine::Error> {
+    let folder = Folder::new(folder);
+    let store = folder.store()?;
+    let sources = view::sources(&*store, settings, now)?;
+    let mut status = view::status(&*store, settings, &sources, since, now)?;
+    status.disk = Some(folder.disk()?);
+    if let Some(wanted) = target.freshness {
+        let needed = view::budget_for(&*store, settings, wanted, now)?;
+        let short = needed.map(|needed| (needed - status.budget.per_day).max(0.0));
+        status.budget.short_per_day = short;
+    }
+    Ok(status)
+}
