@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::args::project::LogForm;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
-pub(crate) use springtide_engine::view::{count, percent, plural, size};
 use springtide_engine::view::brief;
+pub(crate) use springtide_engine::view::{count, percent, plural, size};
 
 /// Work that would take longer than this does not move.
 const LONGEST_LEFT: Duration = Duration::from_secs(30 * 86_400);

@@ -69,9 +69,17 @@ impl Door {
         let random = SystemRandom::new();
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &random)
             // Without any random numbers the system is not fit for anything.
-            .unwrap_or_else(|_| hmac::Key::new(hmac::HMAC_SHA256, &std::process::id().to_le_bytes()));
+            .unwrap_or_else(|_| {
+                hmac::Key::new(hmac::HMAC_SHA256, &std::process::id().to_le_bytes())
+            });
         let mut names: Vec<String> = settings.hosts.iter().map(|h| plain_host(h)).collect();
-        names.extend(settings.public.as_ref().and_then(Url::host_str).map(plain_host));
+        names.extend(
+            settings
+                .public
+                .as_ref()
+                .and_then(Url::host_str)
+                .map(plain_host),
+        );
         Self {
             names,
             public: settings.public.clone(),
@@ -200,8 +208,13 @@ impl Door {
         let came_in_by = came_in_by.map(|address| address.0.ip());
         let mut hosts = request.headers().get_all(HOST).iter();
         let (named, more) = (hosts.next(), hosts.next());
-        let named = named.and_then(|host| host.to_str().ok()).unwrap_or_default();
-        let target = request.uri().authority().map(|authority| authority.as_str());
+        let named = named
+            .and_then(|host| host.to_str().ok())
+            .unwrap_or_default();
+        let target = request
+            .uri()
+            .authority()
+            .map(|authority| authority.as_str());
         if more.is_some() || named.is_empty() {
             return Err(refuse("there is not one Host header"));
         }
@@ -216,12 +229,18 @@ impl Door {
 
     /// A write from a browser is one from a page of ours.
     fn check_origin(&self, request: &Request, host: &str) -> Result<(), Problem> {
-        if matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
+        if matches!(
+            *request.method(),
+            Method::GET | Method::HEAD | Method::OPTIONS
+        ) {
             return Ok(());
         }
         let refuse = || {
-            Problem::new(StatusCode::FORBIDDEN, "a page of another origin asks for this")
-                .hint("programs that are no browsers send no Origin")
+            Problem::new(
+                StatusCode::FORBIDDEN,
+                "a page of another origin asks for this",
+            )
+            .hint("programs that are no browsers send no Origin")
         };
         let fetched = request.headers().get("sec-fetch-site");
         if fetched.is_some_and(|site| !matches!(site.as_bytes(), b"same-origin" | b"none")) {
@@ -230,8 +249,8 @@ impl Door {
         for origin in request.headers().get_all(ORIGIN) {
             let origin = origin.to_str().ok().and_then(|text| Url::parse(text).ok());
             let origin = origin.ok_or_else(refuse)?;
-            let is_public = (self.public.as_ref())
-                .is_some_and(|public| public.origin() == origin.origin());
+            let is_public =
+                (self.public.as_ref()).is_some_and(|public| public.origin() == origin.origin());
             let is_here = Url::parse(&format!("{}://{host}", origin.scheme()))
                 .is_ok_and(|here| here.origin() == origin.origin() && origin.origin().is_tuple());
             if !is_here && !is_public {
@@ -249,7 +268,9 @@ impl Door {
 /// A host without its port and brackets, in small letters.
 fn plain_host(host: &str) -> String {
     let host = host.trim().trim_end_matches('.').to_ascii_lowercase();
-    let inner = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let inner = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
     inner.map_or(host.clone(), str::to_owned)
 }
 
@@ -267,7 +288,11 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 /// What everything that comes in passes.
-pub(crate) async fn pass(State(app): State<Shared>, request: Request, next: Next) -> Response<Body> {
+pub(crate) async fn pass(
+    State(app): State<Shared>,
+    request: Request,
+    next: Next,
+) -> Response<Body> {
     let is_page = pages::is_page(request.uri().path());
     let is_head = request.method() == Method::HEAD;
     let passed = tokio::time::timeout(ANSWER_TIME, let_in(&app, request, next)).await;
@@ -363,10 +388,12 @@ async fn read_whole(door: &Door, request: Request) -> Result<Request, Problem> {
         let _permit = door.bodies.acquire().await.map_err(|_| busy())?;
         let limited = http_body_util::Limited::new(body, LONGEST_BODY);
         let whole = http_body_util::BodyExt::collect(limited).await;
-        whole.map_err(|error| match error.is::<http_body_util::LengthLimitError>() {
-            true => too_large(),
-            false => Problem::bad_request("the body cannot be read"),
-        })
+        whole.map_err(
+            |error| match error.is::<http_body_util::LengthLimitError>() {
+                true => too_large(),
+                false => Problem::bad_request("the body cannot be read"),
+            },
+        )
     };
     let slow = || Problem::new(StatusCode::REQUEST_TIMEOUT, "the body came too slowly");
     let whole = tokio::time::timeout(BODY_TIME, reading).await;
@@ -421,7 +448,6 @@ pub(crate) fn form(payload: &Payload) -> HashMap<String, String> {
         .collect()
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -461,7 +487,13 @@ mod tests {
         ] {
             assert!(door.is_our_name(name, here), "{name}");
         }
-        for name in ["evil.example", "10.0.0.8", "localhost.evil.example", "", "127.0.0.1.nip.io"] {
+        for name in [
+            "evil.example",
+            "10.0.0.8",
+            "localhost.evil.example",
+            "",
+            "127.0.0.1.nip.io",
+        ] {
             assert!(!door.is_our_name(name, here), "{name}");
         }
         assert!(door.matches("secret") && !door.matches("secre") && !door.matches(""));

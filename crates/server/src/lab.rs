@@ -142,7 +142,10 @@ pub(crate) async fn begin(
         results: Mutex::default(),
     });
     let latest = Some(Arc::clone(&experiment));
-    *app.lab.latest.lock().unwrap_or_else(PoisonError::into_inner) = latest;
+    *app.lab
+        .latest
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner) = latest;
     // Beside those that read the store, so that nobody waits for it.
     tokio::task::spawn_blocking(move || {
         carry_out(&experiment, rates, weights, budget);
@@ -178,7 +181,10 @@ fn carry_out(experiment: &Experiment, rates: Vec<Rate>, weights: Vec<Weight>, bu
             experiment.n_polls.fetch_add(1, Ordering::Relaxed);
         })
         .all;
-        let mut results = experiment.results.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut results = experiment
+            .results
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         results.push(LabResult {
             policy,
             freshness: measured.freshness,

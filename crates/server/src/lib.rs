@@ -140,7 +140,9 @@ fn router(app: Arc<App>) -> Router {
 fn allow_many_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    let wanted = limit.maximum.map_or(MANY_FILES, |most| most.min(MANY_FILES));
+    let wanted = limit
+        .maximum
+        .map_or(MANY_FILES, |most| most.min(MANY_FILES));
     if limit.current.is_some_and(|current| current < wanted) {
         // If it may not be had, fewer connections are.
         let _ = setrlimit(

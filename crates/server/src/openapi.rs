@@ -329,7 +329,10 @@ fn responses(operation: &Operation) -> Value {
             }
             Answer::Other(kind) => {
                 let mut content = Map::new();
-                content.insert((*kind).to_owned(), json!({ "schema": { "type": "string" } }));
+                content.insert(
+                    (*kind).to_owned(),
+                    json!({ "schema": { "type": "string" } }),
+                );
                 response["content"] = content.into();
             }
             Answer::Empty => {}

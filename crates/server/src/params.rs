@@ -49,6 +49,14 @@ impl Params {
         Some(&*pair.1).filter(|value| !value.is_empty())
     }
 
+    /// What a parameter is where it is not given.
+    pub(crate) fn set_default(&mut self, name: &str, value: &str) {
+        if self.get(name).is_none() {
+            self.pairs.retain(|(known, _)| known != name);
+            self.pairs.push((name.to_owned(), value.to_owned()));
+        }
+    }
+
     /// How many items are wanted.
     pub(crate) fn limit(&self) -> Result<usize, Problem> {
         match self.get("limit").map(str::parse::<u64>) {

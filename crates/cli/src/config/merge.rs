@@ -185,8 +185,14 @@ mod tests {
             read["source"]["docs"]["url"].as_str(),
             Some("https://example.org/\"]\n[x]")
         );
-        assert!(text.starts_with("[http]\n# the end\n\n[source.docs]\n"), "{text}");
-        assert!(text.contains("[source.docs.detect]\nkeep = [\"main\"]\n"), "{text}");
+        assert!(
+            text.starts_with("[http]\n# the end\n\n[source.docs]\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("[source.docs.detect]\nkeep = [\"main\"]\n"),
+            "{text}"
+        );
         assert!(editor.add_source_with("../x", &Map::new()).is_err());
     }
 }

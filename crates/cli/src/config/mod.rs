@@ -114,8 +114,7 @@ pub(crate) fn read(folder: &Path, content: &str, flags: &SettingFlags) -> Outcom
         name: folder.join(FILE).display().to_string(),
         content,
     };
-    let mut file: file::File =
-        toml::from_str(content).map_err(|error| text.refuse_toml(&error))?;
+    let mut file: file::File = toml::from_str(content).map_err(|error| text.refuse_toml(&error))?;
     overlay(&mut file, flags)?;
     resolve(file, folder, &text)
 }

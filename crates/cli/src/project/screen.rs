@@ -375,7 +375,8 @@ impl Terminal {
             (Some(kind), _) => {
                 let what = with_fields(&locator, rows.fields(polled).as_deref());
                 let what = shorten_to(&what, 300);
-                self.foot.say(format!("{:9} {what}", change_kind_name(*kind)));
+                self.foot
+                    .say(format!("{:9} {what}", change_kind_name(*kind)));
             }
             (None, None) => self.explain(format!("unchanged {locator}")),
         }

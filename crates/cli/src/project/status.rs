@@ -3,8 +3,8 @@
 use springtide_engine::view::{self, SourceStatus, Target};
 use springtide_store::Moment;
 
-use super::log::since;
 use super::Project;
+use super::log::since;
 use crate::args::SettingFlags;
 use crate::args::project::Status;
 use crate::columns::{Columns, Side};
@@ -37,9 +37,8 @@ pub(crate) fn run(args: &Status, project: &Project, talk: Talk) -> Outcome<()> {
     }
     let since = since(args.since.as_deref(), now)?;
     let settings = &config.settings;
-    let document =
-        springtide_server::status(&project.folder, settings, config.target, since, now)
-            .map_err(|error| crate::live::broken(&project.folder, error))?;
+    let document = springtide_server::status(&project.folder, settings, config.target, since, now)
+        .map_err(|error| crate::live::broken(&project.folder, error))?;
     warn_of_max_interval(&config, document.n_elements, talk);
     if args.json {
         print_json(&document)?;

@@ -227,10 +227,24 @@ fn the_api_shows_what_the_command_line_shows() {
     let lines = crate::lines(&place.run("ls --elements --json").ok());
     let wanted: Vec<u64> = lines.iter().map(|l| l["id"].as_u64().unwrap()).collect();
     assert_eq!(ids, wanted);
-    let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let keys = |value: &Value| {
+        value
+            .as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect::<Vec<_>>()
+    };
     let first = serving.get_json("/api/v1/elements?limit=1")["items"][0].clone();
     assert_eq!(keys(&first), keys(&lines[0]));
-    for sort in ["locator", "-n_polls", "due_at", "-rate_per_day", "changed_at", "source"] {
+    for sort in [
+        "locator",
+        "-n_polls",
+        "due_at",
+        "-rate_per_day",
+        "changed_at",
+        "source",
+    ] {
         let (mut path, mut seen) = (format!("/api/v1/elements?limit=5&sort={sort}"), 0);
         loop {
             let list = serving.get_json(&path);
@@ -263,20 +277,39 @@ fn the_api_shows_what_the_command_line_shows() {
     assert!(one["polls"].as_array().unwrap().len() >= 2);
     let body = serving.get(&format!("/api/v1/elements/{id}/versions/2"));
     assert_eq!(body.status, 200);
-    assert!(body.header("content-security-policy").starts_with("sandbox"));
+    assert!(
+        body.header("content-security-policy")
+            .starts_with("sandbox")
+    );
     assert_eq!(body.header("x-content-type-options"), "nosniff");
     let diff = serving.get(&format!("/api/v1/elements/{id}/diff"));
-    assert!(diff.body.contains("\n-") && diff.body.contains("\n+"), "{diff:?}");
+    assert!(
+        diff.body.contains("\n-") && diff.body.contains("\n+"),
+        "{diff:?}"
+    );
     let same = place.run(&format!("diff {id}")).ok().stdout;
     assert_eq!(diff.body.trim(), same.trim());
-    assert_eq!(serving.get(&format!("/api/v1/elements/{id}/diff?from=1&to=9")).status, 404);
-    assert_eq!(serving.get(&format!("/api/v1/elements/{id}/versions/9")).status, 404);
+    assert_eq!(
+        serving
+            .get(&format!("/api/v1/elements/{id}/diff?from=1&to=9"))
+            .status,
+        404
+    );
+    assert_eq!(
+        serving
+            .get(&format!("/api/v1/elements/{id}/versions/9"))
+            .status,
+        404
+    );
     assert_eq!(serving.get("/api/v1/elements/99999").status, 404);
     let polled = serving.write("POST", &format!("/api/v1/elements/{id}/poll"), &json!({}));
     assert_eq!(polled.status, 202, "{polled:?}");
 
     let feed = serving.get("/changes.atom?source=docs");
-    assert_eq!(feed.header("content-type"), "application/atom+xml; charset=utf-8");
+    assert_eq!(
+        feed.header("content-type"),
+        "application/atom+xml; charset=utf-8"
+    );
     assert!(feed.body.contains("&lt;pre&gt;"), "{}", feed.body);
     let plan = serving.get_json("/api/v1/plan?budget=100/day");
     assert_eq!(plan["budget_per_day"], 100.0);
@@ -324,22 +357,46 @@ fn hostile_requests_are_refused() {
         ))
     };
     let address = &serving.address;
-    for host in ["evil.example", "evil.example:7180", "10.1.2.3", "127.0.0.1.evil.example"] {
+    for host in [
+        "evil.example",
+        "evil.example:7180",
+        "10.1.2.3",
+        "127.0.0.1.evil.example",
+    ] {
         let answer = with("GET", "/api/v1/status", &format!("Host: {host}"));
         assert_eq!(answer.status, 421, "{host}");
         assert_eq!(answer.header("content-type"), "application/problem+json");
         assert_eq!(answer.json()["status"], 421);
     }
-    for host in ["localhost", "LOCALHOST:1", "127.0.0.1", "[::1]:80", "fresh.example.org"] {
+    for host in [
+        "localhost",
+        "LOCALHOST:1",
+        "127.0.0.1",
+        "[::1]:80",
+        "fresh.example.org",
+    ] {
         let answer = with("GET", "/api/v1/status", &format!("Host: {host}"));
         assert_eq!(answer.status, 200, "{host}");
     }
     let two = format!("Host: {address}\r\nHost: {address}");
     assert_ne!(with("GET", "/api/v1/status", &two).status, 200);
-    for origin in ["https://evil.example", "null", "http://127.0.0.1:1", "file://"] {
+    for origin in [
+        "https://evil.example",
+        "null",
+        "http://127.0.0.1:1",
+        "file://",
+    ] {
         let headers = format!("Host: {address}\r\nOrigin: {origin}");
-        assert_eq!(with("POST", "/api/v1/reload", &headers).status, 403, "{origin}");
-        assert_eq!(with("PATCH", "/api/v1/settings", &headers).status, 403, "{origin}");
+        assert_eq!(
+            with("POST", "/api/v1/reload", &headers).status,
+            403,
+            "{origin}"
+        );
+        assert_eq!(
+            with("PATCH", "/api/v1/settings", &headers).status,
+            403,
+            "{origin}"
+        );
     }
     let cross = format!("Host: {address}\r\nSec-Fetch-Site: cross-site");
     assert_eq!(with("POST", "/api/v1/reload", &cross).status, 403);
@@ -349,9 +406,15 @@ fn hostile_requests_are_refused() {
     assert_eq!(serving.send("DELETE", "/api/v1/status", "", "").status, 405);
     assert_eq!(serving.get("/api/v1/nothing").status, 404);
     assert_eq!(serving.get("/api/v1/sources/%ff").status, 400);
-    assert_eq!(serving.write("POST", "/api/v1/hints", &json!([])).status, 400);
+    assert_eq!(
+        serving.write("POST", "/api/v1/hints", &json!([])).status,
+        400
+    );
     let form = "Content-Type: application/x-www-form-urlencoded\r\n";
-    assert_eq!(serving.send("POST", "/api/v1/hints", form, "a=b").status, 415);
+    assert_eq!(
+        serving.send("POST", "/api/v1/hints", form, "a=b").status,
+        415
+    );
     let long = format!(
         "POST /api/v1/hints HTTP/1.1\r\nHost: {address}\r\nContent-Length: 1000001\r\n\r\n"
     );
@@ -381,27 +444,49 @@ fn hostile_requests_are_refused() {
 #[test]
 fn a_token_is_asked_for_where_there_is_one() {
     let origin = origin(2);
-    let place = project(&origin, "[server]\ntoken = \"file:token\"\n").and("token", "s3cret-of-ours\n");
+    let place =
+        project(&origin, "[server]\ntoken = \"file:token\"\n").and("token", "s3cret-of-ours\n");
     let serving = Serving::start(&place, "");
     for path in ["/healthz", "/metrics"] {
         assert_eq!(serving.get(path).status, 200, "{path}");
     }
-    for path in ["/api/v1/status", "/api/v1/openapi.json", "/changes.atom", "/api/v1/changes/stream"] {
+    for path in [
+        "/api/v1/status",
+        "/api/v1/openapi.json",
+        "/changes.atom",
+        "/api/v1/changes/stream",
+    ] {
         let answer = serving.get(path);
         assert_eq!(answer.status, 401, "{path}");
         assert_eq!(answer.header("www-authenticate"), "Bearer");
     }
-    for wrong in ["Bearer wrong", "Bearer ", "Basic s3cret-of-ours", "s3cret-of-ours"] {
+    for wrong in [
+        "Bearer wrong",
+        "Bearer ",
+        "Basic s3cret-of-ours",
+        "s3cret-of-ours",
+    ] {
         let header = format!("Authorization: {wrong}\r\n");
-        assert_eq!(serving.send("GET", "/api/v1/status", &header, "").status, 401, "{wrong}");
+        assert_eq!(
+            serving.send("GET", "/api/v1/status", &header, "").status,
+            401,
+            "{wrong}"
+        );
     }
     let header = "Authorization: Bearer s3cret-of-ours\r\n";
-    assert_eq!(serving.send("GET", "/api/v1/status", header, "").status, 200);
+    assert_eq!(
+        serving.send("GET", "/api/v1/status", header, "").status,
+        200
+    );
     assert_eq!(serving.stop(), Some(0));
 
-    let file = place.read("springtide.toml").replace("file:token", "env:NOT_SET_HERE");
+    let file = place
+        .read("springtide.toml")
+        .replace("file:token", "env:NOT_SET_HERE");
     std::fs::write(place.path("springtide.toml"), file).unwrap();
-    place.run("serve --listen 127.0.0.1:0").failed(2, &["NOT_SET_HERE"]);
+    place
+        .run("serve --listen 127.0.0.1:0")
+        .failed(2, &["NOT_SET_HERE"]);
     place.run("ls").ok();
     let file = place.read("springtide.toml");
     let file = file.replace("token = \"env:NOT_SET_HERE\"\n", "");
@@ -409,7 +494,9 @@ fn a_token_is_asked_for_where_there_is_one() {
     place
         .run("serve --listen 0.0.0.0:0")
         .failed(2, &["without a token"]);
-    place.run("serve --listen nowhere").failed(2, &["no address"]);
+    place
+        .run("serve --listen nowhere")
+        .failed(2, &["no address"]);
 }
 
 #[test]
@@ -427,7 +514,10 @@ fn sources_and_settings_are_changed_in_the_file_and_hold_at_once() {
     assert_eq!(answer.status, 200, "{answer:?}");
     assert_eq!(answer.json()["budget"]["polls"], "2000000/day");
     let file = place.read("springtide.toml");
-    assert!(file.starts_with("# ours\n[budget]\npolls = \"2000000/day\" # much\n"), "{file}");
+    assert!(
+        file.starts_with("# ours\n[budget]\npolls = \"2000000/day\" # much\n"),
+        "{file}"
+    );
     assert_eq!(serving.get_json("/api/v1/status")["budget"]["per_day"], 2e6);
     for bad in [
         json!({ "budget": { "polls": "many" } }),
@@ -464,10 +554,21 @@ fn sources_and_settings_are_changed_in_the_file_and_hold_at_once() {
     let answer = serving.write("PATCH", "/api/v1/sources/one", &json!({ "weight": 3.5 }));
     assert_eq!(answer.status, 200, "{answer:?}");
     assert!(place.read("springtide.toml").contains("weight = 3.5"));
-    assert_eq!(serving.write("PATCH", "/api/v1/sources/none", &json!({})).status, 404);
-    assert_eq!(serving.send("DELETE", "/api/v1/sources/one", "", "").status, 204);
+    assert_eq!(
+        serving
+            .write("PATCH", "/api/v1/sources/none", &json!({}))
+            .status,
+        404
+    );
+    assert_eq!(
+        serving.send("DELETE", "/api/v1/sources/one", "", "").status,
+        204
+    );
     assert_eq!(serving.get_json("/api/v1/sources/one")["is_in_file"], false);
-    assert_eq!(serving.send("DELETE", "/api/v1/sources/one", "", "").status, 404);
+    assert_eq!(
+        serving.send("DELETE", "/api/v1/sources/one", "", "").status,
+        404
+    );
     assert!(!place.read("springtide.toml").contains("[source.one]"));
 
     // By hand, wholly or not at all.
@@ -476,7 +577,11 @@ fn sources_and_settings_are_changed_in_the_file_and_hold_at_once() {
     let answer = serving.write("POST", "/api/v1/reload", &json!({}));
     assert_eq!(answer.status, 422, "{answer:?}");
     assert_eq!(serving.get_json("/api/v1/status")["budget"]["per_day"], 2e6);
-    std::fs::write(place.path("springtide.toml"), good.replace("2000000", "3000000")).unwrap();
+    std::fs::write(
+        place.path("springtide.toml"),
+        good.replace("2000000", "3000000"),
+    )
+    .unwrap();
     serving.signal("HUP");
     serving.until("the file is read again", |serving| {
         let status = serving.get_json("/api/v1/status");
@@ -569,7 +674,12 @@ fn a_stream_that_is_resumed_has_lost_nothing() {
         assert_eq!(event["id"].as_u64(), Some(*id));
     }
     let bad = "Last-Event-ID: x\r\n";
-    assert_eq!(serving.send("GET", "/api/v1/changes/stream", bad, "").status, 400);
+    assert_eq!(
+        serving
+            .send("GET", "/api/v1/changes/stream", bad, "")
+            .status,
+        400
+    );
 }
 
 /// Every answer is one that the document allows.
@@ -591,7 +701,9 @@ fn the_document_is_true_of_every_route() {
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, operation) in methods.as_object().unwrap() {
             let fill = |id: &str, name: &str| {
-                path.replace("{id}", id).replace("{n}", "1").replace("{name}", name)
+                path.replace("{id}", id)
+                    .replace("{n}", "1")
+                    .replace("{name}", name)
             };
             let mut tries = vec![(fill(&element.to_string(), "docs"), sample(path, method))];
             tries.push((fill("4000000000", "nope"), json!({})));
@@ -600,7 +712,15 @@ fn the_document_is_true_of_every_route() {
             for parameter in operation["parameters"].as_array().unwrap_or(&Vec::new()) {
                 if parameter["in"] == "query" {
                     let name = parameter["name"].as_str().unwrap();
-                    for value in ["1", "0", "-1", "docs", "%00", "99999999999999999999", "a%20b"] {
+                    for value in [
+                        "1",
+                        "0",
+                        "-1",
+                        "docs",
+                        "%00",
+                        "99999999999999999999",
+                        "a%20b",
+                    ] {
                         let path = fill(&element.to_string(), "docs");
                         tries.push((format!("{path}?{name}={value}"), json!({})));
                     }
@@ -615,7 +735,12 @@ fn the_document_is_true_of_every_route() {
                     "get" => serving.get(&path),
                     method => serving.write(&method.to_uppercase(), &path, &body),
                 };
-                check_answer(&document, operation, &answer, &format!("{method} {path} {body}"));
+                check_answer(
+                    &document,
+                    operation,
+                    &answer,
+                    &format!("{method} {path} {body}"),
+                );
                 n_checked += 1;
             }
         }
@@ -641,7 +766,10 @@ fn sample(path: &str, method: &str) -> Value {
 
 #[track_caller]
 fn check_answer(document: &Value, operation: &Value, answer: &Answer, what: &str) {
-    assert!(answer.status < 500 || answer.status == 503, "{what}: {answer:?}");
+    assert!(
+        answer.status < 500 || answer.status == 503,
+        "{what}: {answer:?}"
+    );
     let responses = &operation["responses"];
     let class = format!("{}XX", answer.status / 100);
     let described = match &responses[answer.status.to_string()] {
@@ -702,7 +830,10 @@ fn check_shape(document: &Value, schema: &Value, value: &Value, what: &str) {
     }
     if let (Value::Object(object), Some(properties)) = (value, schema["properties"].as_object()) {
         for required in schema["required"].as_array().into_iter().flatten() {
-            assert!(object.contains_key(required.as_str().unwrap()), "{what}: {required}");
+            assert!(
+                object.contains_key(required.as_str().unwrap()),
+                "{what}: {required}"
+            );
         }
         for (key, value) in object {
             match properties.get(key) {
@@ -731,7 +862,9 @@ fn a_store_that_fails_is_told_and_a_server_lives_on() {
     assert_eq!(serving.get("/healthz").status, 200);
     std::fs::remove_file(place.path(".springtide")).unwrap();
     std::fs::rename(place.path("away"), place.path(".springtide")).unwrap();
-    serving.until("ready again", |s| (s.get("/readyz").status == 200).then_some(()));
+    serving.until("ready again", |s| {
+        (s.get("/readyz").status == 200).then_some(())
+    });
     assert_eq!(read_json(&place.run("status --json").ok())["n_elements"], 3);
     assert_eq!(serving.stop(), Some(0));
 }

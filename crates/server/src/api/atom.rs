@@ -52,7 +52,12 @@ pub(crate) async fn feed(
             let entries: Vec<_> = (page.items.iter())
                 .map(|change| (change, diff_of(app, store, change)))
                 .collect();
-            Ok(written(&entries, source.as_deref(), base.as_deref(), app.now()))
+            Ok(written(
+                &entries,
+                source.as_deref(),
+                base.as_deref(),
+                app.now(),
+            ))
         })
         .await?;
     Ok(answer("application/atom+xml; charset=utf-8", text))
@@ -75,7 +80,9 @@ fn written(
         }
         None => (String::new(), String::new()),
     };
-    let newest = entries.first().and_then(|(change, _)| change.change.found_at);
+    let newest = entries
+        .first()
+        .and_then(|(change, _)| change.change.found_at);
     let mut text = format!(
         "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n\
          <feed xmlns=\"http://www.w3.org/2005/Atom\">\n\
@@ -101,7 +108,10 @@ fn written(
             let brief = springtide_engine::view::brief(seconds_between(before, found));
             format!(" Our copy was stale for at most {brief}.")
         });
-        let summary = format!("{} {} ({}).{stale}", change.locator, change.kind, change.source);
+        let summary = format!(
+            "{} {} ({}).{stale}",
+            change.locator, change.kind, change.source
+        );
         let diff = diff.as_deref().unwrap_or_default();
         let content = format!("<pre>{}</pre>", escape(diff));
         // To write to a text does not fail.

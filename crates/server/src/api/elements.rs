@@ -194,11 +194,16 @@ impl Listing<'_> {
 
     fn views(&self, ids: &[ElementId], wanted: Wanted) -> Result<Vec<ElementView>, Problem> {
         let mut outlook = lock(self.outlook);
-        let mut elements = Elements::new(self.store, &mut outlook, self.sources, Wanted {
-            // Whether they are in it is looked at one by one.
-            state: None,
-            ..wanted
-        })?;
+        let mut elements = Elements::new(
+            self.store,
+            &mut outlook,
+            self.sources,
+            Wanted {
+                // Whether they are in it is looked at one by one.
+                state: None,
+                ..wanted
+            },
+        )?;
         let views = elements.views(ids)?;
         let is_wanted = |state| wanted.state.is_none_or(|wanted| wanted == state);
         let views = views.into_iter().filter(|(kept, _)| is_wanted(kept.state));
@@ -234,7 +239,9 @@ fn read_token(token: &str) -> Option<(Rank, ElementId)> {
 fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     let pairs = digits.chunks(2).map(|pair| {
-        let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?;
+        let pair = std::str::from_utf8(pair)
+            .ok()
+            .filter(|pair| pair.len() == 2)?;
         u8::from_str_radix(pair, 16).ok()
     });
     pairs.collect()
@@ -466,12 +473,12 @@ pub(crate) fn which(
     let from = read(from, "from")?.unwrap_or_else(|| to.saturating_sub(1).max(1));
     for n in [from, to] {
         if !(1..=n_versions).contains(&n) {
-            return Err(
-                Problem::not_found(format!("there is no version {n}")).hint(match n_versions {
+            return Err(Problem::not_found(format!("there is no version {n}")).hint(
+                match n_versions {
                     0 => "there is none yet".to_owned(),
                     n => format!("there are versions 1 to {n}"),
-                }),
-            );
+                },
+            ));
         }
     }
     Ok((from, to))
@@ -540,13 +547,18 @@ mod tests {
     fn tokens_say_where_a_list_goes_on() {
         for (rank, id) in [
             (Rank::Number(-1.5), ElementId(7)),
-            (Rank::Text("https://example.org/a-b?c=ä".into()), ElementId(0)),
+            (
+                Rank::Text("https://example.org/a-b?c=ä".into()),
+                ElementId(0),
+            ),
             (Rank::None, ElementId(u32::MAX)),
         ] {
             let token = write_token(&(rank.clone(), id));
             assert_eq!(read_token(&token), Some((rank, id)), "{token}");
         }
-        for token in ["", "-", "n-1", "nzz-1", "t1-1", "tff-1", "y-1", "x-", "x1-1"] {
+        for token in [
+            "", "-", "n-1", "nzz-1", "t1-1", "tff-1", "y-1", "x-", "x1-1",
+        ] {
             assert_eq!(read_token(token), None, "{token}");
         }
     }
@@ -563,7 +575,9 @@ mod tests {
         ] {
             let response = sandboxed(Vec::new(), given);
             assert_eq!(response.headers()[CONTENT_TYPE], sent, "{given:?}");
-            let policy = response.headers()[CONTENT_SECURITY_POLICY].to_str().unwrap();
+            let policy = response.headers()[CONTENT_SECURITY_POLICY]
+                .to_str()
+                .unwrap();
             assert!(policy.starts_with("sandbox;"));
         }
     }

@@ -38,11 +38,17 @@ pub(crate) async fn status(
     request: Request,
 ) -> Result<Response<Body>, Problem> {
     Params::of(request.uri(), &[])?;
-    Ok(json(StatusCode::OK, &Arc::unwrap_or_clone(app.status().await?)))
+    Ok(json(
+        StatusCode::OK,
+        &Arc::unwrap_or_clone(app.status().await?),
+    ))
 }
 
 /// What was sent, as an object.
-pub(crate) fn object(headers: &HeaderMap, payload: &Payload) -> Result<Map<String, Value>, Problem> {
+pub(crate) fn object(
+    headers: &HeaderMap,
+    payload: &Payload,
+) -> Result<Map<String, Value>, Problem> {
     let content_type = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     if let Some(content_type) = content_type {
         let essence = content_type.split(|byte| *byte == b';').next();

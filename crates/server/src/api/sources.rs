@@ -74,7 +74,8 @@ pub(crate) async fn add(
         let conflict = Problem::new(StatusCode::CONFLICT, "there is a source of that name");
         return Err(conflict.hint("give it another, or change the one that is there"));
     }
-    app.change(FileChange::AddSource(name.clone(), keys)).await?;
+    app.change(FileChange::AddSource(name.clone(), keys))
+        .await?;
     one(app, name).await
 }
 

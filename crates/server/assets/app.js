@@ -1,0 +1,111 @@
+// What pages cannot do without a script: numbers and changes as they come, and a slider
+// that says what it stands for. Everything else works without.
+(() => {
+  "use strict";
+  const all = (selector) => document.querySelectorAll(selector);
+
+  // Spans as the server writes them.
+  const brief = (seconds) => {
+    const units = [[86400, "d"], [3600, "h"], [60, "m"], [1, "s"]];
+    let place = units.findIndex(([length]) => seconds >= length);
+    if (place < 0) return "0s";
+    const [length, name] = units[place];
+    const n = Math.floor(seconds / length);
+    const next = units[place + 1];
+    const rest = next ? Math.round((seconds - n * length) / next[0]) : 0;
+    return n < 10 && rest > 0 && place < 3 ? `${n}${name} ${rest}${next[1]}` : `${n}${name}`;
+  };
+  const relative = (at) => {
+    const seconds = Math.trunc((at - Date.now()) / 1000);
+    if (seconds === 0) return "now";
+    return seconds > 0 ? `in ${brief(seconds)}` : `${brief(-seconds)} ago`;
+  };
+  const count = (n) => Math.round(n).toLocaleString("en-US");
+  const percent = (share) =>
+    `${(share * 100).toFixed(share > 0.99 && share < 1 ? 2 : 1)}%`;
+  const formats = { count, percent, brief };
+
+  const tell = () => {
+    for (const time of all("time[datetime]")) {
+      const at = Date.parse(time.dateTime);
+      if (!Number.isNaN(at)) time.textContent = relative(at);
+    }
+  };
+  setInterval(tell, 10000);
+
+  const slider = document.querySelector("[data-slider]");
+  if (slider) {
+    const field = document.getElementById(slider.dataset.slider);
+    slider.addEventListener("input", () => {
+      const perDay = Math.pow(10, Number(slider.value));
+      const digits = Math.pow(10, Math.max(0, Math.floor(Math.log10(perDay)) - 1));
+      field.value = `${Math.max(1, Math.round(perDay / digits) * digits)}/day`;
+    });
+  }
+
+  const again = document.querySelector("[data-reload]");
+  if (again) setTimeout(() => location.reload(), Number(again.dataset.reload) * 1000);
+
+  if (!document.querySelector("[data-live]") || !window.EventSource) return;
+
+  // Numbers of the API, shown by name.
+  const look = (status, name) =>
+    name.split(".").reduce((value, key) => (value == null ? null : value[key]), status);
+  const show = (status) => {
+    for (const shown of all("[data-name][data-format]")) {
+      const value = look(status, shown.dataset.name);
+      if (typeof value !== "number") continue;
+      shown.dataset.value = String(value);
+      shown.textContent = formats[shown.dataset.format](value);
+    }
+  };
+  let isAsking = false;
+  let isWanted = false;
+  const ask = async () => {
+    if (isAsking) { isWanted = true; return; }
+    isAsking = true;
+    try {
+      const answer = await fetch("/api/v1/status", { headers: { accept: "application/json" } });
+      if (answer.ok) show(await answer.json());
+    } catch { /* The next time may go better. */ }
+    setTimeout(() => {
+      isAsking = false;
+      if (isWanted) { isWanted = false; ask(); }
+    }, 1000);
+  };
+  if (document.querySelector("[data-name][data-format]")) {
+    ask();
+    setInterval(ask, 5000);
+  }
+
+  const list = document.querySelector("[data-changes]");
+  const element = (name, type, text) => {
+    const made = document.createElement(name);
+    made.className = type;
+    made.textContent = text;
+    return made;
+  };
+  const add = (change) => {
+    if (!list || (list.dataset.source && list.dataset.source !== change.source)) return;
+    const item = element("li", "new", "");
+    const link = element("a", "locator", change.locator);
+    link.href = `/elements/${Number(change.element)}`;
+    const time = element("time", "", "now");
+    time.dateTime = change.found_at;
+    time.title = change.found_at;
+    item.append(element("span", `kind ${change.kind}`, change.kind), " ", link, " ",
+      element("span", "source", change.source), " ", time);
+    list.prepend(item);
+    while (list.children.length > Number(list.dataset.most)) list.lastElementChild.remove();
+    for (const empty of all("[data-empty]")) empty.remove();
+  };
+  const stream = new EventSource("/api/v1/changes/stream");
+  const mark = (isLive) => { for (const live of all(".live")) live.hidden = !isLive; };
+  stream.addEventListener("open", () => mark(true));
+  stream.addEventListener("error", () => mark(false));
+  stream.addEventListener("change", (event) => {
+    add(JSON.parse(event.data));
+    ask();
+  });
+  window.addEventListener("pagehide", () => stream.close());
+})();

@@ -1,0 +1,229 @@
+//! `/budget`: what another would buy, and where this one goes.
+
+use askama::Template;
+use axum::body::Body;
+use axum::extract::{Extension, Request, State};
+use axum::http::{Response, StatusCode};
+use serde_json::{Map, Value, json};
+use springtide_engine::view::{self, PlanView};
+use springtide_policy::Cost;
+
+use super::html::{Format, Html, bar, curve, still};
+use super::sources::said;
+use super::{Frame, page};
+use crate::api::settings::plan_for;
+use crate::app::Shared;
+use crate::door::{Payload, form, see_other};
+use crate::params::Params;
+use crate::problem::Problem;
+use crate::project::FileChange;
+
+#[derive(Template)]
+#[template(path = "budget.html")]
+struct BudgetPage {
+    frame: Frame,
+    error: Option<String>,
+    is_saved: bool,
+    per_day: Html,
+    used: Html,
+    price: Html,
+    short: Option<String>,
+    polls: String,
+    slider_min: f64,
+    slider_max: f64,
+    slider_at: f64,
+    chart: Html,
+    curve: Vec<PointRow>,
+    classes: Vec<ClassRow>,
+    by_source: Vec<SourceRow>,
+}
+
+struct PointRow {
+    is_now: bool,
+    budget: Html,
+    freshness: Html,
+    age: Html,
+    uniform: Html,
+    uniform_age: Html,
+}
+
+struct ClassRow {
+    name: &'static str,
+    n: String,
+    per_day: String,
+    bar: Html,
+}
+
+struct SourceRow {
+    name: String,
+    n_polls: Html,
+    n_changes: Html,
+    bar: Html,
+}
+
+/// `GET /budget`.
+pub(super) async fn show(
+    State(app): State<Shared>,
+    request: Request,
+) -> Result<Response<Body>, Problem> {
+    let params = Params::of(request.uri(), &["saved"])?;
+    let is_saved = params.get("saved").is_some();
+    shown(&app, None, None, is_saved).await
+}
+
+/// `POST /budget`.
+pub(super) async fn set(
+    State(app): State<Shared>,
+    Extension(payload): Extension<Payload>,
+) -> Result<Response<Body>, Problem> {
+    let polls = form(&payload).remove("polls").unwrap_or_default();
+    let polls = polls.trim().to_owned();
+    let tables = Map::from_iter([("budget".to_owned(), json!({ "polls": polls }))]);
+    match app.change(FileChange::Settings(tables)).await {
+        Ok(()) => Ok(see_other("/budget?saved=yes")),
+        Err(problem) => shown(&app, Some(problem), Some(polls), false).await,
+    }
+}
+
+async fn shown(
+    app: &Shared,
+    problem: Option<Problem>,
+    typed: Option<String>,
+    is_saved: bool,
+) -> Result<Response<Body>, Problem> {
+    let status = app.status().await?;
+    let plan = plan_for(app, None).await?;
+    let settings = app.blocking(|app| Ok(app.file.settings()?)).await.ok();
+    let written = settings.and_then(|settings| {
+        let polls = settings.get("budget")?.get("polls")?;
+        Some(match polls {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        })
+    });
+    let budget = &status.budget;
+    let per_day = budget.per_day;
+    let n_polls: u64 = status.sources.iter().map(|source| source.n_polls).sum();
+    let target = app.current().target.freshness;
+    let at = per_day.log10();
+    let template = BudgetPage {
+        frame: Frame::new(app, "Budget", "/budget"),
+        error: problem.as_ref().map(said),
+        is_saved,
+        per_day: still("budget.per_day", Some(per_day), Format::PerDay, ""),
+        used: still(
+            "budget.used_today",
+            Some(budget.used_today as f64),
+            Format::Count,
+            "",
+        ),
+        price: still("budget.price", budget.price, Format::Plain, "none"),
+        short: budget.short_per_day.map(|short| match short > 0.0 {
+            true => format!("{} polls a day short", view::per_day(short)),
+            false => "enough".to_owned(),
+        }),
+        polls: typed
+            .or(written)
+            .unwrap_or_else(|| format!("{per_day}/day")),
+        slider_min: at - 1.0,
+        slider_max: at + 1.0,
+        slider_at: at,
+        chart: match &plan {
+            Some(plan) => drawn(plan, target),
+            None => Html::from(
+                "No poll has shown yet how often anything changes. Come again when everything \
+                 was polled twice.",
+            ),
+        },
+        curve: plan.as_ref().map_or_else(Vec::new, |plan| {
+            plan.curve
+                .iter()
+                .map(|point| point_row(point, plan))
+                .collect()
+        }),
+        classes: classes(app).await?,
+        by_source: (status.sources.iter())
+            .map(|source| SourceRow {
+                name: source.name.clone(),
+                n_polls: still("n_polls", Some(source.n_polls as f64), Format::Count, ""),
+                n_changes: still(
+                    "n_changes",
+                    Some(source.n_changes as f64),
+                    Format::Count,
+                    "",
+                ),
+                bar: bar(source.n_polls as f64 / n_polls.max(1) as f64),
+            })
+            .collect(),
+    };
+    let code = problem.map_or(StatusCode::OK, |problem| problem.status);
+    Ok(page(code, &template))
+}
+
+fn drawn(plan: &PlanView, target: Option<f64>) -> Html {
+    let points: Vec<(f64, f64, f64)> = (plan.curve.iter())
+        .map(|point| {
+            (
+                point.budget_per_day,
+                point.freshness,
+                point.uniform.freshness,
+            )
+        })
+        .collect();
+    curve(&points, plan.budget_per_day, target)
+}
+
+fn point_row(point: &view::WhatIf, plan: &PlanView) -> PointRow {
+    let age = |name: &str, age: f64| still(name, Some(age), Format::Brief, "for ever");
+    let share = |name: &str, share: f64| still(name, Some(share), Format::Percent, "");
+    let budget = point.budget_per_day;
+    PointRow {
+        is_now: (budget / plan.budget_per_day - 1.0).abs() < 1e-9,
+        budget: still("budget_per_day", Some(budget), Format::PerDay, ""),
+        freshness: share("freshness", point.freshness),
+        age: age("age_seconds", point.age_seconds),
+        uniform: share("uniform.freshness", point.uniform.freshness),
+        uniform_age: age("uniform.age_seconds", point.uniform.age_seconds),
+    }
+}
+
+/// How often elements of a class change at least, a day, and what they are called.
+const CLASSES: [(f64, &str); 5] = [
+    (24.0, "hourly or more often"),
+    (1.0, "daily or more often"),
+    (1.0 / 7.0, "weekly"),
+    (1.0 / 30.0, "monthly"),
+    (0.0, "more rarely"),
+];
+
+/// Where the polls of the present plan go, by how often elements change.
+async fn classes(app: &Shared) -> Result<Vec<ClassRow>, Problem> {
+    let outlook = app.outlook().await?;
+    app.blocking(move |_| {
+        let outlook = outlook
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let (Some(plan), polled) = (outlook.plan(), outlook.polled()) else {
+            return Ok(Vec::new());
+        };
+        let mut sums = [(0_u64, 0.0); CLASSES.len()];
+        for (rate, weight) in polled.rates.iter().zip(&polled.weights) {
+            let class = (CLASSES.iter()).position(|(least, _)| rate.as_per_day() >= *least);
+            let (n, per_day) = &mut sums[class.unwrap_or(CLASSES.len() - 1)];
+            *n += 1;
+            *per_day += plan.frequency(*rate, *weight, Cost::ONE, None).as_per_day();
+        }
+        let all: f64 = sums.iter().map(|(_, per_day)| per_day).sum();
+        let rows = CLASSES
+            .iter()
+            .zip(sums)
+            .map(|((_, name), (n, per_day))| ClassRow {
+                name,
+                n: view::count(n as usize),
+                per_day: view::per_day(per_day),
+                bar: bar(per_day / all.max(f64::MIN_POSITIVE)),
+            });
+        Ok(rows.collect())
+    })
+    .await
+}

@@ -1,0 +1,276 @@
+//! `/sources`, and one of them.
+
+use askama::Template;
+use axum::body::Body;
+use axum::extract::{Extension, Path, State};
+use axum::http::{Response, StatusCode};
+use serde_json::{Map, Value};
+use springtide_engine::view::{SourceStatus, kind_name};
+
+use super::html::{Format, Html, interval, states, still, when};
+use super::{Frame, page};
+use crate::api::sources as api;
+use crate::app::Shared;
+use crate::door::{Payload, form, see_other};
+use crate::problem::Problem;
+
+/// The kinds that can be added by address alone.
+const KINDS: [&str; 4] = ["sitemap", "page", "site", "feed"];
+
+#[derive(Template)]
+#[template(path = "sources.html")]
+struct SourcesPage {
+    frame: Frame,
+    rows: Vec<Row>,
+    error: Option<String>,
+    kinds: &'static [&'static str],
+    chosen: String,
+    url: String,
+    name: String,
+    weight: String,
+}
+
+struct Row {
+    name: String,
+    path: String,
+    kind: &'static str,
+    n_elements: Html,
+    measured: Html,
+    predicted: Html,
+    failing: Html,
+    n_polls: Html,
+    n_changes: Html,
+    next: Html,
+    wrong: String,
+}
+
+/// `GET /sources`.
+pub(super) async fn index(State(app): State<Shared>) -> Result<Response<Body>, Problem> {
+    list(&app, StatusCode::OK, None, &Map::new()).await
+}
+
+async fn list(
+    app: &Shared,
+    status_code: StatusCode,
+    error: Option<String>,
+    fields: &Map<String, Value>,
+) -> Result<Response<Body>, Problem> {
+    let status = app.status().await?;
+    let now = app.now();
+    let kinds: Vec<(String, &'static str)> = app
+        .read(|_, store| {
+            let sources = store.sources()?.into_iter();
+            Ok(sources.map(|s| (s.name, kind_name(s.kind))).collect())
+        })
+        .await?;
+    let row = |source: &SourceStatus| {
+        let count = |name: &str, n: u64| still(name, Some(n as f64), Format::Count, "");
+        let share = |name: &str, share| still(name, share, Format::Percent, "–");
+        let kind = kinds.iter().find(|(name, _)| *name == source.name);
+        Row {
+            path: api::path_segment(&source.name),
+            name: source.name.clone(),
+            kind: kind.map_or("new", |(_, kind)| kind),
+            n_elements: count("n_elements", source.n_elements),
+            measured: share("freshness.measured", source.freshness.measured),
+            predicted: share("freshness.predicted", source.freshness.predicted),
+            failing: count("states.failing", source.states.failing),
+            n_polls: count("n_polls", source.n_polls),
+            n_changes: count("n_changes", source.n_changes),
+            next: when(source.next_poll_at, now, "–"),
+            wrong: match (&source.error, source.is_in_file) {
+                (Some(error), _) => error.message.clone(),
+                (None, false) => "not in springtide.toml: kept, and not polled".to_owned(),
+                (None, true) => String::new(),
+            },
+        }
+    };
+    let field = |name: &str| {
+        let value = fields.get(name).and_then(Value::as_str);
+        value.unwrap_or_default().to_owned()
+    };
+    let template = SourcesPage {
+        frame: Frame::new(app, "Sources", "/sources"),
+        rows: status.sources.iter().map(row).collect(),
+        error,
+        kinds: &KINDS,
+        chosen: field("kind"),
+        url: field("url"),
+        name: field("name"),
+        weight: field("weight"),
+    };
+    Ok(page(status_code, &template))
+}
+
+/// `POST /sources`.
+pub(super) async fn add(
+    State(app): State<Shared>,
+    Extension(payload): Extension<Payload>,
+) -> Result<Response<Body>, Problem> {
+    let fields: Map<String, Value> = (form(&payload).into_iter())
+        .map(|(name, value)| (name, value.trim().into()))
+        .collect();
+    let mut keys = fields.clone();
+    let name = match keys.remove("name") {
+        Some(Value::String(name)) => name,
+        _ => String::new(),
+    };
+    let weight = keys.remove("weight");
+    if let Some(text) = weight.as_ref().and_then(Value::as_str)
+        && !text.is_empty()
+    {
+        let weight = text.parse::<f64>().ok().map_or(Value::Null, Value::from);
+        keys.insert("weight".to_owned(), weight);
+    }
+    match api::add(&app, name, keys).await {
+        Ok(source) => Ok(see_other(&format!(
+            "/sources/{}",
+            api::path_segment(&source.name)
+        ))),
+        Err(problem) => list(&app, problem.status, Some(said(&problem)), &fields).await,
+    }
+}
+
+/// A problem in a line.
+pub(super) fn said(problem: &Problem) -> String {
+    match &problem.hint {
+        Some(hint) => format!("{}. {hint}", problem.detail),
+        None => problem.detail.clone(),
+    }
+}
+
+#[derive(Template)]
+#[template(path = "source.html")]
+struct SourcePage {
+    frame: Frame,
+    name: String,
+    path: String,
+    query: String,
+    kind: &'static str,
+    url: String,
+    is_in_file: bool,
+    message: Option<String>,
+    error: Option<String>,
+    measured: Html,
+    interval: Html,
+    predicted: Html,
+    age: Html,
+    next: Html,
+    oldest: Html,
+    n_elements: Html,
+    n_polls: Html,
+    n_changes: Html,
+    states: Html,
+    errors: Vec<String>,
+    weight: f64,
+}
+
+/// `GET /sources/{name}`.
+pub(super) async fn show(
+    State(app): State<Shared>,
+    Path(name): Path<String>,
+) -> Result<Response<Body>, Problem> {
+    one(&app, name, None).await
+}
+
+async fn one(
+    app: &Shared,
+    name: String,
+    problem: Option<Problem>,
+) -> Result<Response<Body>, Problem> {
+    let view = api::one(app, name).await?;
+    let status = app.status().await?;
+    let now = app.now();
+    let source = status.sources.iter().find(|s| s.name == view.name);
+    let source = source.ok_or_else(|| Problem::not_found("there is no such source"))?;
+    let current = app.current();
+    let settings = current.settings.sources.iter();
+    let settings = settings.into_iter().find(|s| s.name == view.name);
+    let count = |name: &str, n: u64| still(name, Some(n as f64), Format::Count, "");
+    let age = source.age_seconds;
+    let code = problem.as_ref().map_or(StatusCode::OK, |p| p.status);
+    let template = SourcePage {
+        frame: Frame::new(app, &view.name, "/sources"),
+        path: api::path_segment(&view.name),
+        query: url::form_urlencoded::byte_serialize(view.name.as_bytes()).collect(),
+        kind: view.kind,
+        url: view.url.clone(),
+        is_in_file: view.is_in_file,
+        message: problem.as_ref().map(said),
+        error: view
+            .error
+            .as_ref()
+            .map(|error| format!("{}: {}", error.kind, error.message)),
+        measured: still(
+            "freshness.measured",
+            source.freshness.measured,
+            Format::Percent,
+            "–",
+        ),
+        interval: interval(&source.freshness, now),
+        predicted: still(
+            "freshness.predicted",
+            source.freshness.predicted,
+            Format::Percent,
+            "not known yet",
+        ),
+        age: match age.measured {
+            Some(_) => still("age_seconds.measured", age.measured, Format::Brief, ""),
+            None => still(
+                "age_seconds.predicted",
+                age.predicted,
+                Format::Brief,
+                "not known yet",
+            ),
+        },
+        next: when(source.next_poll_at, now, "–"),
+        oldest: still(
+            "oldest_poll_age_seconds",
+            source.oldest_poll_age_seconds,
+            Format::Brief,
+            "none yet",
+        ),
+        n_elements: count("n_elements", source.n_elements),
+        n_polls: count("n_polls", source.n_polls),
+        n_changes: count("n_changes", source.n_changes),
+        states: states(&source.states),
+        errors: (source.errors.iter())
+            .map(|error| format!("{}: {}, such as {}", error.kind, error.n, error.example))
+            .collect(),
+        weight: settings.map_or(1.0, |settings| settings.weight),
+        name: view.name,
+    };
+    Ok(page(code, &template))
+}
+
+/// `POST /sources/{name}`.
+pub(super) async fn change(
+    State(app): State<Shared>,
+    Path(name): Path<String>,
+    Extension(payload): Extension<Payload>,
+) -> Result<Response<Body>, Problem> {
+    let fields = form(&payload);
+    let weight = fields
+        .get("weight")
+        .and_then(|text| text.trim().parse::<f64>().ok());
+    let changed = match weight.filter(|weight| weight.is_finite() && *weight >= 0.0) {
+        Some(weight) => {
+            let keys = Map::from_iter([("weight".to_owned(), weight.into())]);
+            api::change(&app, name.clone(), keys).await
+        }
+        None => Err(Problem::unprocessable("A weight is a number, zero or more")),
+    };
+    match changed {
+        Ok(_) => Ok(see_other(&format!("/sources/{}", api::path_segment(&name)))),
+        Err(problem) => one(&app, name, Some(problem)).await,
+    }
+}
+
+/// `POST /sources/{name}/remove`.
+pub(super) async fn remove(
+    State(app): State<Shared>,
+    Path(name): Path<String>,
+) -> Result<Response<Body>, Problem> {
+    api::remove_from_file(&app, name).await?;
+    Ok(see_other("/sources"))
+}
