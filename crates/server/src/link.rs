@@ -2,6 +2,7 @@
 //! tells.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use springtide_engine::{Event, Handle, Heard, Pulse};
@@ -31,6 +32,7 @@ pub struct Link {
     tally: Arc<Tally>,
     /// Something was found, or may have been.
     found: Arc<Notify>,
+    has_run: Arc<AtomicBool>,
 }
 
 /// An engine that is started again is waited for this long.
@@ -43,6 +45,7 @@ impl Link {
             runtime,
             tally,
             found: Arc::default(),
+            has_run: Arc::default(),
         }
     }
 
@@ -51,11 +54,13 @@ impl Link {
         let mut events = handle.events();
         let (tally, found) = (Arc::clone(&self.tally), Arc::clone(&self.found));
         let (state, handle) = (Arc::clone(&self.state), handle.clone());
+        let has_run = Arc::clone(&self.has_run);
         self.runtime.spawn(async move {
             while let Some(heard) = events.next().await {
                 match heard {
                     Heard::Event(event) => {
                         if matches!(event, Event::Started { .. }) {
+                            has_run.store(true, Ordering::Relaxed);
                             state.send_replace(EngineState::Running(handle.clone()));
                         }
                         if matches!(&event, Event::Polled(polled) if polled.change.is_some())
@@ -70,6 +75,11 @@ impl Link {
             }
             found.notify_one();
         });
+    }
+
+    /// Whether an engine has ever run.
+    pub fn has_run(&self) -> bool {
+        self.has_run.load(Ordering::Relaxed)
     }
 
     /// It is about to be started again.

@@ -468,7 +468,7 @@ fn schemas() -> Value {
         "Rate": exact(json!({ "estimate": number, "low": number, "high": number })),
         "Freshness": exact(json!({
             "measured": maybe, "low": maybe, "high": maybe, "since": time, "predicted": maybe,
-            "predicted_low": maybe, "predicted_high": maybe, "n_audits": count
+            "predicted_low": maybe, "predicted_high": maybe
         })),
         "Age": exact(json!({ "measured": maybe, "predicted": maybe })),
         "Budget": exact(json!({

@@ -110,7 +110,7 @@ pub(crate) fn run(
             }
             // What is wrong from the start is for whoever started it; what goes wrong later
             // may pass, and the rest is there meanwhile.
-            Err(failure) if is_first => return Err(failure),
+            Err(failure) if is_first && !link.has_run() => return Err(failure),
             Err(failure) => {
                 link.failed(failure.in_a_line());
                 let line = format!("{}; trying again", failure.in_a_line());
