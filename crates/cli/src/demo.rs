@@ -16,16 +16,16 @@ use springtide_store::{ChangeKind, Moment};
 use tokio::sync::mpsc;
 
 use crate::args::SettingFlags;
-use crate::args::project::Demo;
+use crate::args::project::{Demo, Serve};
 use crate::columns::{Columns, Side};
 use crate::config;
 use crate::failure::{Failure, Outcome};
 use crate::json::print_json;
 use crate::live;
 use crate::plan::significant;
-use crate::project::Project;
+use crate::project::{Project, serve};
 use crate::signals::Signals;
-use crate::table::unwritable;
+use crate::table::{Unfinished, unwritable};
 use crate::talk::{Talk, count};
 
 /// Directories of the site; pages of two of them change every few seconds, the others
@@ -41,6 +41,9 @@ const AUDIT: &str = "10%";
 const TICK: Duration = Duration::from_millis(100);
 /// Lines of the live table are this far apart.
 const LINE: Duration = Duration::from_secs(2);
+
+/// How long it runs where nobody says so: as long as people watch.
+const SHORT: Duration = Duration::from_secs(60);
 
 /// What came of it, for a program.
 #[derive(Serialize)]
@@ -64,7 +67,12 @@ struct Part {
     n_changes: u64,
 }
 
-pub(crate) fn run(args: &Demo, talk: Talk, signals: &Signals) -> Outcome<()> {
+pub(crate) fn run(
+    args: &Demo,
+    talk: Talk,
+    unfinished: &Unfinished,
+    signals: &Signals,
+) -> Outcome<()> {
     let cannot = |what: &str, error: &dyn std::fmt::Display| {
         Failure::failed(format!("cannot {what}")).cause(error.to_string())
     };
@@ -103,6 +111,22 @@ pub(crate) fn run(args: &Demo, talk: Talk, signals: &Signals) -> Outcome<()> {
         sum: 0.0,
         n_ticks: 0,
     });
+    if args.serve {
+        let project = Project {
+            folder: runs[0].folder.clone(),
+        };
+        write_project(&runs[0], &origin, args)?;
+        let span = args.span.map(|span| seconds(span.0));
+        let span = span
+            .transpose()
+            .map_err(|error| cannot("run for so long", &error))?;
+        let serve = Serve {
+            listen: args.listen.clone(),
+            log: None,
+            settings: SettingFlags::default(),
+        };
+        return serve::until(&serve, &project, span, talk, unfinished, signals);
+    }
     for run in &runs {
         write_project(run, &origin, args)?;
     }
@@ -117,8 +141,10 @@ pub(crate) fn run(args: &Demo, talk: Talk, signals: &Signals) -> Outcome<()> {
         significant(budget.unit.of(budget.per_day())),
         budget.unit.each(),
     ));
-    let span = Duration::try_from_secs_f64(args.span.0.as_days() * 86_400.0)
-        .map_err(|error| cannot("run for so long", &error))?;
+    let span = match args.span {
+        Some(span) => seconds(span.0).map_err(|error| cannot("run for so long", &error))?,
+        None => SHORT,
+    };
     let begun = Instant::now();
     watch_both(&mut runs, &origin, span, signals, args, talk)?;
     let parts = runs
@@ -149,6 +175,10 @@ pub(crate) fn run(args: &Demo, talk: Talk, signals: &Signals) -> Outcome<()> {
         Some(code) => Err(Failure::new(code, "stopped").silent()),
         None => Ok(()),
     }
+}
+
+fn seconds(span: springtide_policy::Span) -> Result<Duration, std::time::TryFromFloatSecsError> {
+    Duration::try_from_secs_f64(span.as_days() * 86_400.0)
 }
 
 /// How often each page changes: widely different, as on real sites.

@@ -67,7 +67,7 @@ fn run(cli: &Cli, talk: Talk, unfinished: &Unfinished, signals: &Signals) -> Out
     let named = cli.project.as_deref();
     let find = || Project::find(named);
     match &cli.command {
-        Command::Demo(args) => demo::run(args, talk, signals),
+        Command::Demo(args) => demo::run(args, talk, unfinished, signals),
         Command::Init(args) => project::init::run(args, named, talk, unfinished),
         Command::Add(args) => project::add::run(args, named, talk, unfinished),
         Command::Rm(args) => project::rm::run(args, &find()?, talk, unfinished),
@@ -76,6 +76,7 @@ fn run(cli: &Cli, talk: Talk, unfinished: &Unfinished, signals: &Signals) -> Out
         Command::Poll(args) => project::run::poll(args, &find()?, talk, signals),
         Command::Run(args) => project::run::run(args, &find()?, talk, signals),
         Command::Serve(args) => project::serve::run(args, &find()?, talk, unfinished, signals),
+        Command::Notify(args) => project::notify::run(args, &find()?, talk),
         Command::Status(args) => project::status::run(args, &find()?, talk),
         Command::Log(args) => project::log::run(args, &find()?, talk),
         Command::Cat(args) => project::cat::run(args, &find()?),

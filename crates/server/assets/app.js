@@ -7,6 +7,7 @@
   // Spans as the server writes them.
   const brief = (seconds) => {
     const units = [[86400, "d"], [3600, "h"], [60, "m"], [1, "s"]];
+    if (seconds > 0 && seconds < 0.9995) return `${Math.max(1, Math.round(seconds * 1000))}ms`;
     let place = units.findIndex(([length]) => seconds >= length);
     if (place < 0) return "0s";
     const [length, name] = units[place];

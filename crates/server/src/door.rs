@@ -139,6 +139,14 @@ impl Door {
         Ok(self.cookie(&value, SESSION.as_secs()))
     }
 
+    /// A number that nobody has had before.
+    pub(crate) fn random_id(&self) -> String {
+        let mut bytes = [0; 16];
+        // Without random numbers there would be no key either.
+        let _ = self.random.fill(&mut bytes);
+        hex(&bytes)
+    }
+
     /// Ends the session of a request, and gives the cookie that says so.
     pub(crate) fn sign_out(&self, headers: &HeaderMap) -> String {
         if let Some(value) = self.session(headers) {

@@ -21,6 +21,7 @@ mod lab;
 mod link;
 mod listen;
 mod metrics;
+mod notices;
 mod openapi;
 mod pages;
 mod params;
@@ -39,6 +40,7 @@ use axum::Router;
 use tokio::sync::watch;
 
 pub use link::Link;
+pub use notices::{NoticeTarget, NoticeTo, On, test_notice};
 pub use project::{Current, FileChange, ProjectFile, Refusal, status};
 pub use settings::ServerSettings;
 
@@ -77,7 +79,12 @@ impl Server {
             .enable_all()
             .build()?;
         let link = Link::new(runtime.handle().clone(), Arc::default());
-        let app = Arc::new(App::new(Folder::new(folder), file, settings, link.clone()));
+        let folder = Folder::new(folder);
+        // Before any engine runs: what is found from now on is told.
+        let first = folder
+            .store()
+            .map_or(0, |store| notices::latest_change(&*store));
+        let app = Arc::new(App::new(folder, file, settings, link.clone()));
         let (stop, stopped) = watch::channel(false);
         let thread = std::thread::Builder::new().name("server".into());
         let thread = thread.spawn(move || {
@@ -87,6 +94,7 @@ impl Server {
                 };
                 tokio::spawn(feed::follow(Arc::clone(&app)));
                 tokio::spawn(health::watch(Arc::clone(&app)));
+                tokio::spawn(notices::tell(Arc::clone(&app), first));
                 listen::listen(listener, router(app), stopped).await;
             });
             runtime.shutdown_background();

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::notices::NoticeTarget;
 use serde_json::{Map, Value};
 use springtide_engine::settings::Settings;
 use springtide_engine::view::{self, Disk, Status, Target};
@@ -17,6 +18,8 @@ pub struct Current {
     pub target: Target,
     /// Nobody said what may be spent.
     pub is_budget_assumed: bool,
+    /// Whom to tell what was found.
+    pub notices: Vec<NoticeTarget>,
 }
 
 /// A change to the file of a project. The keys are those of the file; null takes one out.

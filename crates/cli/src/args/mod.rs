@@ -69,6 +69,7 @@ pub(crate) enum Command {
     Poll(project::Poll),
     Run(project::Run),
     Serve(project::Serve),
+    Notify(project::Notify),
     Status(project::Status),
     Log(project::Log),
     Diff(project::Diff),

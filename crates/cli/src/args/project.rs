@@ -37,11 +37,18 @@ pub(crate) struct Init {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   springtide demo
-  springtide demo --for 5m --pages 1000 --budget 50/s --keep /tmp/demo")]
+  springtide demo --for 5m --pages 1000 --budget 50/s --keep /tmp/demo
+  springtide demo --serve")]
 pub(crate) struct Demo {
-    /// For how long
-    #[arg(long = "for", value_name = "SPAN", default_value = "60s")]
-    pub(crate) span: Lasting,
+    /// For how long [default: 60s; with --serve, until stopped]
+    #[arg(long = "for", value_name = "SPAN")]
+    pub(crate) span: Option<Lasting>,
+    /// Only as springtide does it, with its dashboard
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) serve: bool,
+    /// Where the dashboard is [default: 127.0.0.1:7180]
+    #[arg(long, value_name = "ADDRESS", requires = "serve")]
+    pub(crate) listen: Option<String>,
     /// Pages of the site
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = pages)]
     pub(crate) pages: usize,
@@ -314,6 +321,25 @@ pub(crate) struct Serve {
     pub(crate) log: Option<LogForm>,
     #[command(flatten)]
     pub(crate) settings: SettingFlags,
+}
+
+/// Try whether notices arrive
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  springtide notify test https://hooks.example.org/x
+  springtide notify test 1")]
+pub(crate) struct Notify {
+    #[command(subcommand)]
+    pub(crate) what: NotifyWhat,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum NotifyWhat {
+    /// Send one that says nothing
+    Test {
+        /// Which [[notify]]: its `to` or part of it, or its number in the file
+        name: String,
+    },
 }
 
 /// How a run tells what happens.

@@ -20,6 +20,7 @@ pub(crate) struct File {
     pub(crate) http: Http,
     pub(crate) retain: Retain,
     pub(crate) server: Server,
+    pub(crate) notify: Vec<Spanned<Notify>>,
     pub(crate) group: Vec<Spanned<Group>>,
     pub(crate) source: BTreeMap<Spanned<String>, Source>,
 }
@@ -73,6 +74,17 @@ pub(crate) struct Server {
     pub(crate) token: Option<Secret>,
     pub(crate) public: Option<String>,
     pub(crate) hosts: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Notify {
+    pub(crate) to: String,
+    pub(crate) on: Vec<springtide_server::On>,
+    pub(crate) sources: Option<Vec<String>>,
+    pub(crate) failures: Option<u16>,
+    pub(crate) digest: Option<Lasting>,
+    pub(crate) secret: Option<Secret>,
 }
 
 #[derive(Debug, Deserialize)]

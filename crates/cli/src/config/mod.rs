@@ -8,6 +8,7 @@ mod complaint;
 pub(crate) mod edit;
 mod file;
 mod merge;
+mod notify;
 mod search;
 pub(crate) mod table;
 pub(crate) mod server;
@@ -67,6 +68,8 @@ pub(crate) struct Config {
     pub(crate) budget_unit: PaceUnit,
     /// Where to listen, and who may come in.
     pub(crate) server: server::ServerConfig,
+    /// Whom to tell what was found.
+    pub(crate) notices: Vec<springtide_server::NoticeTarget>,
     /// Nobody said what may be spent.
     pub(crate) is_budget_assumed: bool,
     /// Secrets that cannot be had, and why: nothing is asked without them.
@@ -297,6 +300,7 @@ fn resolve(file: file::File, folder: &Path, text: &Text<'_>) -> Outcome<Config> 
     }
     let server = server::settings(file.server, folder, text)?;
     let http = http(file.http, text)?;
+    let (notices, secrets) = notify::targets(file.notify, &http, folder, text)?;
     let mut groups = Vec::with_capacity(file.group.len());
     for group in file.group {
         let line = text.line(group.span().start);
@@ -304,7 +308,7 @@ fn resolve(file: file::File, folder: &Path, text: &Text<'_>) -> Outcome<Config> 
     }
     let mut sources: Vec<_> = file.source.into_iter().collect();
     sources.sort_by_key(|(name, _)| name.span().start);
-    let (mut polled, mut missing_secrets) = (Vec::new(), Vec::new());
+    let (mut polled, mut missing_secrets) = (Vec::new(), secrets);
     for (name, source) in sources {
         let line = text.line(name.span().start);
         let name = name.into_inner();
@@ -363,6 +367,7 @@ fn resolve(file: file::File, folder: &Path, text: &Text<'_>) -> Outcome<Config> 
             .map(|polls| polls.0.unit)
             .unwrap_or_default(),
         server,
+        notices,
         is_budget_assumed: file.budget.polls.is_none() && quotas.is_none(),
         missing_secrets,
     })

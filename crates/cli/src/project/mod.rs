@@ -12,6 +12,7 @@ pub(crate) mod init;
 mod layout;
 pub(crate) mod log;
 pub(crate) mod ls;
+pub(crate) mod notify;
 pub(crate) mod plan;
 pub(crate) mod rename;
 pub(crate) mod rm;

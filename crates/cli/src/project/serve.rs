@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 use springtide_engine::{EndReason, Until};
@@ -32,6 +32,19 @@ pub(crate) fn run(
     unfinished: &Unfinished,
     signals: &Signals,
 ) -> Outcome<()> {
+    until(args, project, None, talk, unfinished, signals)
+}
+
+/// The same, for a time.
+pub(crate) fn until(
+    args: &Serve,
+    project: &Project,
+    span: Option<Duration>,
+    talk: Talk,
+    unfinished: &Unfinished,
+    signals: &Signals,
+) -> Outcome<()> {
+    let begun_at = Instant::now();
     let mut config = project.config(&args.settings, talk)?;
     config.check_secrets()?;
     let settings = config.server.checked(args.listen.as_deref())?;
@@ -77,7 +90,10 @@ pub(crate) fn run(
         let ended = keep_fresh(
             project,
             config.clone(),
-            Until::default(),
+            Until {
+                span: span.map(|span| span.saturating_sub(begun_at.elapsed())),
+                ..Until::default()
+            },
             signals,
             shown,
             Some(&reloaded),
@@ -146,6 +162,7 @@ fn current(config: &Config) -> Current {
         settings: config.settings.clone(),
         target: config.target,
         is_budget_assumed: config.is_budget_assumed,
+        notices: config.notices.clone(),
     }
 }
 

@@ -1,0 +1,524 @@
+//! Notices: what was found, told to others, at least once.
+//!
+//! What is to be told is derived from the changes in the store, which are numbered, and
+//! from how elements stand. How far that has come and what waits to be delivered is an
+//! outbox, a note in the store: it is on the disk before anything is sent, so whoever is
+//! told twice is told by the same id. A receiver that fails holds up nobody but itself.
+
+mod deliver;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ring::rand::SecureRandom;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use springtide_engine::settings::HttpSettings;
+use springtide_engine::view::{ErrorView, Miss, rfc3339};
+use springtide_store::{Change, ChangeFilter, ChangeKind, ElementId, Moment, Reader, State};
+use tokio::task::JoinSet;
+use url::Url;
+
+use crate::api::atom::diff_of;
+use crate::app::Shared;
+use crate::door::hex;
+use crate::feed::numbered;
+use crate::link::EngineState;
+use crate::problem::Problem;
+
+/// Whom to tell, and of what.
+#[derive(Clone, PartialEq)]
+pub struct NoticeTarget {
+    /// How it is called: as the file has it.
+    pub name: String,
+    /// Where to.
+    pub to: NoticeTo,
+    /// Of what.
+    pub on: BTreeSet<On>,
+    /// Of which sources; nothing for all.
+    pub sources: Option<Vec<String>>,
+    /// Failures in a row after which an element counts as failing.
+    pub failures: u16,
+    /// At most so often, together.
+    pub digest: Option<Duration>,
+    /// What it is signed with.
+    pub secret: Option<String>,
+}
+
+/// Says whether there is a secret, never what it is.
+impl std::fmt::Debug for NoticeTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NoticeTarget")
+            .field("name", &self.name)
+            .field("on", &self.on)
+            .field("has_secret", &self.secret.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where a notice goes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NoticeTo {
+    /// JSON is posted there.
+    Web(Url),
+    /// A program is run with it, in the folder of the project.
+    Command(String),
+}
+
+/// What is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "they are the words of the file")]
+pub enum On {
+    Changed,
+    Added,
+    Gone,
+    Failing,
+    Recovered,
+    TargetMissed,
+    TargetMet,
+}
+
+/// The name of the note.
+const NOTE: &str = "outbox";
+/// How often it is looked whether there is something to tell, or to try again.
+const LOOKS: Duration = Duration::from_millis(500);
+/// How often elements and the target are looked at.
+const STATES_EVERY: Duration = Duration::from_secs(3);
+/// Changes that are read at once, and events in a notice.
+const PAGE: usize = 500;
+const MOST_EVENTS: usize = 100;
+/// Notices that wait for one receiver; the oldest are given up for new ones.
+const MOST_WAITING: usize = 5000;
+/// Elements that are known to be failing.
+const MOST_FAILING: usize = 100_000;
+/// The first try again, the longest wait between two, and when it is given up.
+const FIRST_RETRY_MS: i64 = 4000;
+const LONGEST_RETRY_MS: i64 = 3_600_000;
+const GIVEN_UP_MS: i64 = 86_400_000;
+
+/// What is still to be told, to whom, and how far that has come.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+struct Outbox {
+    /// The number of the last change that was looked at.
+    last: u64,
+    /// By the names of receivers.
+    receivers: BTreeMap<String, Receiver>,
+}
+
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+struct Receiver {
+    /// Notices, the oldest first.
+    waiting: VecDeque<Notice>,
+    /// Events that are gathered for the next.
+    gathered: Vec<Event>,
+    gathered_since: Option<i64>,
+    /// When the last notice was made.
+    made_at: Option<i64>,
+    /// Elements that were told to be failing.
+    failing: BTreeSet<u32>,
+    /// Whether it was told that the target is missed.
+    is_missed: bool,
+    n_given_up: u64,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Notice {
+    id: String,
+    at: i64,
+    n_tries: u32,
+    next_at: i64,
+    events: Vec<Event>,
+}
+
+/// Something to be told: a change by its number, or what else there is to say.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+enum Event {
+    Change(On, u64),
+    Other(Value),
+}
+
+/// The number of the latest change, to begin with.
+pub(crate) fn latest_change(store: &dyn Reader) -> u64 {
+    let newest = store.changes(&ChangeFilter::default(), None, 1);
+    let newest = newest.ok().and_then(|newest| newest.into_iter().next());
+    newest.map_or(0, |change| change.number)
+}
+
+/// Tells what there is to tell for as long as the server lives. `first` is the number of
+/// the latest change when it began.
+pub(crate) async fn tell(app: Shared, first: u64) {
+    let mut outbox: Option<Outbox> = None;
+    // As it was last kept.
+    let mut kept: Vec<u8> = Vec::new();
+    let mut deliveries: JoinSet<(String, String, Result<(), String>)> = JoinSet::new();
+    let mut under_way: BTreeSet<String> = BTreeSet::new();
+    let mut looked_at = None::<std::time::Instant>;
+    let mut latest = app.feed.latest();
+    loop {
+        tokio::select! {
+            _ = tokio::time::sleep(LOOKS) => {}
+            _ = latest.changed() => {}
+            Some(Ok((name, id, done))) = deliveries.join_next() => {
+                under_way.remove(&name);
+                if let Some(outbox) = &mut outbox {
+                    outbox.conclude(&name, &id, done.is_ok(), app.now().0);
+                }
+            }
+        }
+        let targets = app.current().notices.clone();
+        if targets.is_empty() || !matches!(app.link.state(), EngineState::Running(_)) {
+            continue;
+        }
+        let mut next = match outbox.take() {
+            Some(known) => known,
+            None => match app
+                .read(move |_, store| Ok(Outbox::read(store, first)?))
+                .await
+            {
+                Ok(read) => read,
+                Err(_) => continue,
+            },
+        };
+        let looks_at_states = looked_at.is_none_or(|at| at.elapsed() > STATES_EVERY);
+        if looks_at_states {
+            looked_at = Some(std::time::Instant::now());
+        }
+        let misses = match looks_at_states && app.current().target.is_set() {
+            true => app.status().await.ok().map(|status| {
+                let misses = app.current().target.misses(&status);
+                misses.into_iter().filter(is_known).collect::<Vec<_>>()
+            }),
+            false => None,
+        };
+        let (sent, now) = (targets.clone(), app.now());
+        let taken = app
+            .read(move |app, store| {
+                next.keep_known(&sent);
+                next.take_changes(app, store, &sent)?;
+                if looks_at_states {
+                    next.take_states(store, &sent)?;
+                }
+                if let Some(misses) = misses {
+                    next.take_target(&misses, &sent, now);
+                }
+                next.make(app, &sent, now.0);
+                Ok(next)
+            })
+            .await;
+        let Ok(taken) = taken else {
+            // It is read again, as it was kept.
+            continue;
+        };
+        let after = serde_json::to_vec(&taken).unwrap_or_default();
+        if after != kept {
+            if app.link.keep_note(NOTE, after.clone()).await.is_err() {
+                // What is not kept is not sent: it is derived again.
+                continue;
+            }
+            kept = after;
+        }
+        for target in &targets {
+            let due = taken.due(&target.name, app.now().0);
+            if let Some(notice) = due.filter(|_| !under_way.contains(&target.name)) {
+                under_way.insert(target.name.clone());
+                let (app, target, notice) = (Arc::clone(&app), target.clone(), notice.clone());
+                deliveries.spawn(async move {
+                    let done = deliver_notice(&app, &target, &notice).await;
+                    (target.name, notice.id, done)
+                });
+            }
+        }
+        outbox = Some(taken);
+    }
+}
+
+/// A target that is not known to be met or missed is neither.
+fn is_known(miss: &Miss) -> bool {
+    matches!(miss, Miss::Freshness(..) | Miss::Age(..))
+}
+
+impl Outbox {
+    fn read(store: &dyn Reader, first: u64) -> Result<Self, springtide_store::Error> {
+        let note = store.note(NOTE)?;
+        let known = note.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        Ok(known.unwrap_or(Self {
+            last: first,
+            ..Self::default()
+        }))
+    }
+
+    /// Receivers that are not in the file any more are told nothing more.
+    fn keep_known(&mut self, targets: &[NoticeTarget]) {
+        self.receivers
+            .retain(|name, _| targets.iter().any(|target| target.name == *name));
+        for target in targets {
+            self.receivers.entry(target.name.clone()).or_default();
+        }
+    }
+
+    /// Takes in the next changes.
+    fn take_changes(
+        &mut self,
+        app: &Shared,
+        store: &dyn Reader,
+        targets: &[NoticeTarget],
+    ) -> Result<(), Problem> {
+        let changes = store.changes_after(self.last, PAGE)?;
+        let names: BTreeMap<_, _> = (store.sources()?.into_iter())
+            .map(|source| (source.id, source.name))
+            .collect();
+        let now = app.now().0;
+        for change in &changes {
+            let on = match change.kind {
+                ChangeKind::Changed => On::Changed,
+                ChangeKind::Added | ChangeKind::Back => On::Added,
+                ChangeKind::Gone => On::Gone,
+            };
+            let source = names.get(&change.source).map_or("", String::as_str);
+            for target in targets.iter().filter(|target| target.wants(on, source)) {
+                self.gather(target, Event::Change(on, change.number), now);
+            }
+            self.last = change.number;
+        }
+        Ok(())
+    }
+
+    fn gather(&mut self, target: &NoticeTarget, event: Event, now: i64) {
+        let receiver = self.receivers.entry(target.name.clone()).or_default();
+        receiver.gathered_since.get_or_insert(now);
+        receiver.gathered.push(event);
+    }
+
+    /// Elements that have begun to fail, or have recovered.
+    fn take_states(&mut self, store: &dyn Reader, targets: &[NoticeTarget]) -> Result<(), Problem> {
+        let wanted: Vec<&NoticeTarget> = (targets.iter())
+            .filter(|t| t.on.contains(&On::Failing) || t.on.contains(&On::Recovered))
+            .collect();
+        let sources = store.sources()?;
+        let n_failing: u64 = sources.iter().map(|source| source.totals.n_failing).sum();
+        let n_told: usize = self.receivers.values().map(|r| r.failing.len()).sum();
+        if wanted.is_empty() || n_failing == 0 && n_told == 0 {
+            return Ok(());
+        }
+        let mut failing: Vec<ElementId> = Vec::new();
+        if n_failing > 0 {
+            store.scan(1, &mut |id, brief| {
+                if brief.state == State::Failing && failing.len() < MOST_FAILING {
+                    failing.push(id);
+                }
+            })?;
+        }
+        let name = |id| {
+            let source = sources.iter().find(|source| source.id == id);
+            source.map_or("", |source| &*source.name)
+        };
+        for target in wanted {
+            let told = &self.receivers[&target.name].failing;
+            let new: Vec<ElementId> = (failing.iter())
+                .filter(|id| !told.contains(&id.0))
+                .copied()
+                .collect();
+            let old: Vec<u32> = told.iter().copied().collect();
+            for id in new {
+                let Some(kept) = store.element(id)? else {
+                    continue;
+                };
+                let source = name(kept.element.source);
+                if kept.n_failures < target.failures || !target.is_of(source) {
+                    continue;
+                }
+                let receiver = self.receivers.entry(target.name.clone()).or_default();
+                receiver.failing.insert(id.0);
+                if target.on.contains(&On::Failing) {
+                    let event = event_of_element(On::Failing, &kept, source);
+                    let at = kept.failure.as_ref().map_or(0, |failure| failure.at.0);
+                    self.gather(target, event, at);
+                }
+            }
+            for id in old {
+                let kept = store.element(ElementId(id))?;
+                if kept
+                    .as_ref()
+                    .is_some_and(|kept| kept.state == State::Failing)
+                {
+                    continue;
+                }
+                let receiver = self.receivers.entry(target.name.clone()).or_default();
+                receiver.failing.remove(&id);
+                let has_recovered = kept.filter(|kept| kept.state == State::Ok);
+                if let Some(kept) = has_recovered.filter(|_| target.on.contains(&On::Recovered)) {
+                    let event = event_of_element(On::Recovered, &kept, name(kept.element.source));
+                    self.gather(target, event, 0);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take_target(&mut self, misses: &[Miss], targets: &[NoticeTarget], now: Moment) {
+        for target in targets {
+            let receiver = self.receivers.entry(target.name.clone()).or_default();
+            let is_missed = !misses.is_empty();
+            if receiver.is_missed == is_missed {
+                continue;
+            }
+            receiver.is_missed = is_missed;
+            let on = match is_missed {
+                true => On::TargetMissed,
+                false => On::TargetMet,
+            };
+            if target.on.contains(&on) {
+                let misses: Vec<String> = misses.iter().map(ToString::to_string).collect();
+                let event = json!({ "on": on, "at": rfc3339(now), "misses": misses });
+                self.gather(target, Event::Other(event), now.0);
+            }
+        }
+    }
+
+    /// Makes notices of what was gathered, where it is time.
+    fn make(&mut self, app: &Shared, targets: &[NoticeTarget], now: i64) {
+        for target in targets {
+            let receiver = self.receivers.entry(target.name.clone()).or_default();
+            let wait = target.digest.map_or(0, |digest| digest.as_millis() as i64);
+            let since = receiver
+                .made_at
+                .max(receiver.gathered_since.filter(|_| wait > 0));
+            if receiver.gathered.is_empty() || since.is_some_and(|since| now < since + wait) {
+                continue;
+            }
+            let events = std::mem::take(&mut receiver.gathered);
+            receiver.gathered_since = None;
+            receiver.made_at = Some(now);
+            for events in events.chunks(MOST_EVENTS) {
+                receiver.waiting.push_back(Notice {
+                    id: app.door.random_id(),
+                    at: now,
+                    n_tries: 0,
+                    next_at: now,
+                    events: events.to_vec(),
+                });
+            }
+            let is_over = |notice: &Notice| now - notice.at > GIVEN_UP_MS;
+            while receiver.waiting.len() > MOST_WAITING
+                || receiver.waiting.front().is_some_and(is_over)
+            {
+                receiver.waiting.pop_front();
+                receiver.n_given_up += 1;
+            }
+        }
+    }
+
+    /// The notice that is to be delivered to a receiver now: they come in order.
+    fn due(&self, name: &str, now: i64) -> Option<&Notice> {
+        let notice = self.receivers.get(name)?.waiting.front()?;
+        (notice.next_at <= now).then_some(notice)
+    }
+
+    /// A notice was delivered, or is tried again later.
+    fn conclude(&mut self, name: &str, id: &str, is_done: bool, now: i64) {
+        let Some(receiver) = self.receivers.get_mut(name) else {
+            return;
+        };
+        let Some(notice) = receiver.waiting.front_mut().filter(|n| n.id == id) else {
+            return;
+        };
+        if is_done {
+            receiver.waiting.pop_front();
+        } else if now - notice.at > GIVEN_UP_MS {
+            receiver.waiting.pop_front();
+            receiver.n_given_up += 1;
+        } else {
+            let wait = FIRST_RETRY_MS.saturating_mul(1 << notice.n_tries.min(20));
+            notice.n_tries += 1;
+            notice.next_at = now + wait.min(LONGEST_RETRY_MS);
+        }
+    }
+}
+
+impl NoticeTarget {
+    fn is_of(&self, source: &str) -> bool {
+        (self.sources.as_ref()).is_none_or(|sources| sources.iter().any(|name| name == source))
+    }
+
+    fn wants(&self, on: On, source: &str) -> bool {
+        self.on.contains(&on) && self.is_of(source)
+    }
+}
+
+fn event_of_element(on: On, kept: &springtide_store::Kept, source: &str) -> Event {
+    Event::Other(json!({
+        "on": on,
+        "element": kept.element.id.0,
+        "source": source,
+        "locator": kept.element.locator,
+        "found_at": kept.history.polled_at.map(rfc3339),
+        "previous_poll_at": kept.history.synced_at.map(rfc3339),
+        "kind": null, "bytes_before": null, "bytes_after": null, "digest": null,
+        "error": kept.failure.as_ref().map(ErrorView::new),
+        "diff": null
+    }))
+}
+
+/// A notice with all that is told, and its delivery.
+async fn deliver_notice(
+    app: &Shared,
+    target: &NoticeTarget,
+    notice: &Notice,
+) -> Result<(), String> {
+    let (id, at, events) = (notice.id.clone(), Moment(notice.at), notice.events.clone());
+    let body = app
+        .read(move |app, store| {
+            let mut told = Vec::with_capacity(events.len());
+            for event in events {
+                match event {
+                    Event::Other(value) => told.push(value),
+                    Event::Change(on, number) => {
+                        let found = store.changes_after(number.saturating_sub(1), 1)?;
+                        let found: Vec<Change> =
+                            found.into_iter().filter(|c| c.number == number).collect();
+                        for change in numbered(app, store, &found)? {
+                            let mut value = json!(change.change);
+                            value["on"] = json!(on);
+                            value["diff"] = json!(diff_of(app, store, &change));
+                            told.push(value);
+                        }
+                    }
+                }
+            }
+            Ok(json!({ "id": id, "at": rfc3339(at), "events": told }).to_string())
+        })
+        .await
+        .map_err(|problem| problem.detail)?;
+    let current = app.current();
+    let folder = app.folder.path().to_owned();
+    deliver::deliver(target, &current.settings.http, &folder, body.into_bytes()).await
+}
+
+/// Delivers a notice that only says that it can be.
+///
+/// # Errors
+/// Why it cannot, in a sentence.
+pub fn test_notice(
+    target: &NoticeTarget,
+    http: &HttpSettings,
+    folder: &Path,
+) -> Result<(), String> {
+    let mut bytes = [0; 16];
+    let random = ring::rand::SystemRandom::new().fill(&mut bytes);
+    random.map_err(|_| "the system has no random numbers".to_owned())?;
+    let at = rfc3339(Moment(jiff::Timestamp::now().as_millisecond()));
+    let body = json!({ "id": hex(&bytes), "at": at, "events": [{ "on": "test" }] });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| error.to_string())?;
+    runtime.block_on(deliver::deliver(
+        target,
+        http,
+        folder,
+        body.to_string().into_bytes(),
+    ))
+}
