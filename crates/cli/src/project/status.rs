@@ -1,6 +1,6 @@
 //! `springtide status`: how fresh the copy is now, measured and predicted.
 
-use springtide_engine::view::{self, SourceStatus, Target};
+use springtide_engine::view::{self, SourceStatus};
 use springtide_store::Moment;
 
 use super::Project;

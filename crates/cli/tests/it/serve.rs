@@ -868,3 +868,301 @@ fn a_store_that_fails_is_told_and_a_server_lives_on() {
     assert_eq!(read_json(&place.run("status --json").ok())["n_elements"], 3);
     assert_eq!(serving.stop(), Some(0));
 }
+
+/// The value that a page shows of something by name.
+fn shown(page: &str, name: &str) -> Option<f64> {
+    let at = page.find(&format!("data-name=\"{name}\" data-value=\""))?;
+    let rest = page[at..].split("data-value=\"").nth(1)?;
+    rest.split('"').next()?.parse().ok()
+}
+
+#[test]
+fn pages_show_the_numbers_of_the_api_and_forms_work_without_a_script() {
+    let origin = origin(5);
+    let place = project(&origin, "[target]\nfreshness = \"90%\"\n");
+    let serving = Serving::start(&place, "");
+    serving.until("all are polled", all_polled(5));
+    origin.site().change(1);
+    let change = serving.until("a change is found", |serving| {
+        let changes = serving.get_json("/api/v1/changes");
+        let items = changes["items"].as_array().unwrap().clone();
+        items.into_iter().find(|change| change["kind"] == "changed")
+    });
+    let element = &change["element"];
+    for path in [
+        "/",
+        "/sources",
+        "/sources/docs",
+        "/elements",
+        "/changes",
+        "/budget",
+        "/lab",
+        "/system",
+    ]
+    .map(str::to_owned)
+    .into_iter()
+    .chain([
+        format!("/elements/{element}"),
+        format!("/elements/{element}?from=1&to=2&view=side"),
+        "/elements?state=failing&sort=-rate_per_day".to_owned(),
+        "/changes?since=1h&source=docs".to_owned(),
+    ]) {
+        let page = serving.get(&path);
+        assert_eq!(page.status, 200, "{path}: {page:?}");
+        assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
+        let policy = page.header("content-security-policy");
+        assert!(policy.contains("script-src 'self';"), "{policy}");
+        // Nothing inline, nothing from elsewhere.
+        for bad in [
+            "<script>",
+            "style=\"",
+            "onclick",
+            "src=\"http",
+            "src=\"//",
+            "javascript:",
+        ] {
+            assert!(!page.body.contains(bad), "{path}: {bad}");
+        }
+        assert!(page.body.contains("<main id=\"main\""), "{path}");
+    }
+    for asset in ["/assets/style.css", "/assets/app.js", "/assets/icon.svg"] {
+        assert_eq!(serving.get(asset).status, 200, "{asset}");
+    }
+    assert_eq!(serving.get("/elements/999999").status, 404);
+    assert_eq!(serving.get("/nowhere").status, 404);
+    let page = serving.get("/").body;
+    assert_eq!(shown(&page, "n_elements"), Some(5.0));
+    assert_eq!(shown(&page, "budget.per_day"), Some(1e7));
+    assert!(shown(&page, "n_polls") >= Some(6.0));
+    assert!(
+        serving
+            .get(&format!("/elements/{element}"))
+            .body
+            .contains("class=\"add\"")
+    );
+
+    let form = format!(
+        "Content-Type: application/x-www-form-urlencoded\r\nOrigin: http://{}\r\n",
+        serving.address
+    );
+    let polled = serving.send("POST", &format!("/elements/{element}/poll"), &form, "");
+    assert_eq!(polled.status, 303, "{polled:?}");
+    let set = serving.send("POST", "/budget", &form, "polls=4000000%2Fday");
+    assert_eq!(
+        (set.status, set.header("location")),
+        (303, "/budget?saved=yes")
+    );
+    assert!(
+        place
+            .read("springtide.toml")
+            .contains("polls = \"4000000/day\" # much")
+    );
+    let bad = serving.send("POST", "/budget", &form, "polls=%3Cscript%3E");
+    assert_eq!(bad.status, 422);
+    assert!(bad.body.contains("&#60;script&#62;") || bad.body.contains("&lt;script&gt;"));
+    assert!(!bad.body.contains("<script>"));
+    let hostile = "name=x%22%3E%3Cscript%3E&kind=page&url=http%3A%2F%2F127.0.0.1%2F%22%3E%3Cb%3E";
+    let bad = serving.send("POST", "/sources", &form, hostile);
+    assert_eq!(bad.status, 422, "{bad:?}");
+    assert!(!bad.body.contains("<script>") && !bad.body.contains("<b>"));
+    let url = url::form_urlencoded::byte_serialize(origin.url("/d0/x\"><i>.html").as_bytes())
+        .collect::<String>();
+    let add = format!("name=page&kind=page&weight=2.5&url={url}");
+    let added = serving.send("POST", "/sources", &form, &add);
+    assert_eq!(
+        (added.status, added.header("location")),
+        (303, "/sources/page"),
+        "{added:?}"
+    );
+    assert!(!serving.get("/sources/page").body.contains("<i>"));
+    let changed = serving.send("POST", "/sources/page", &form, "weight=3");
+    assert_eq!(changed.status, 303);
+    assert!(place.read("springtide.toml").contains("weight = 3"));
+    assert_eq!(
+        serving
+            .send("POST", "/sources/page", &form, "weight=-1")
+            .status,
+        422
+    );
+    assert_eq!(
+        serving
+            .send("POST", "/sources/page/remove", &form, "")
+            .status,
+        303
+    );
+    assert_eq!(
+        serving.send("POST", "/system/reload", &form, "").status,
+        303
+    );
+    let lab = serving.send(
+        "POST",
+        "/lab",
+        &form,
+        "policy=learned&policy=uniform&budget=100%2Fday&days=5",
+    );
+    assert!(matches!(lab.status, 303 | 409), "{lab:?}");
+}
+
+#[test]
+fn signing_in_gives_a_cookie_that_is_not_the_token() {
+    let origin = origin(1);
+    let place = project(&origin, "[server]\ntoken = \"s3cret-of-ours\"\n");
+    let serving = Serving::start(&place, "");
+    let sent = serving.get("/changes?source=docs");
+    assert_eq!(sent.status, 303);
+    assert_eq!(
+        sent.header("location"),
+        "/signin?next=%2Fchanges%3Fsource%3Ddocs"
+    );
+    assert_eq!(serving.get("/signin").status, 200);
+    let form = "Content-Type: application/x-www-form-urlencoded\r\n";
+    let wrong = serving.send("POST", "/signin", form, "token=wrong&next=%2F");
+    assert_eq!(wrong.status, 401);
+    assert_eq!(wrong.header("set-cookie"), "");
+    let right = serving.send(
+        "POST",
+        "/signin",
+        form,
+        "token=s3cret-of-ours&next=%2F%2Fevil.example",
+    );
+    assert_eq!((right.status, right.header("location")), (303, "/"));
+    let cookie = right.header("set-cookie");
+    assert!(
+        cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"),
+        "{cookie}"
+    );
+    assert!(!cookie.contains("s3cret"));
+    let with = format!("Cookie: a=b; {}\r\n", cookie.split(';').next().unwrap());
+    for path in ["/", "/api/v1/status"] {
+        assert_eq!(serving.send("GET", path, &with, "").status, 200, "{path}");
+    }
+    assert_eq!(serving.send("POST", "/signout", &with, "").status, 303);
+    assert_eq!(serving.send("GET", "/api/v1/status", &with, "").status, 401);
+}
+
+#[test]
+fn every_change_is_told_at_least_once_though_receiver_and_server_fail() {
+    use std::net::TcpListener;
+    use std::sync::{Arc, Mutex};
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let told: Arc<Mutex<Vec<(Value, String)>>> = Arc::default();
+    let heard = Arc::clone(&told);
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let Ok(mut stream) = stream else { continue };
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let (mut length, mut signature) = (0, String::new());
+            loop {
+                let mut line = String::new();
+                if reader.read_line(&mut line).unwrap_or(0) == 0 || line == "\r\n" {
+                    break;
+                }
+                let lower = line.to_ascii_lowercase();
+                if let Some(n) = lower.strip_prefix("content-length: ") {
+                    length = n.trim().parse().unwrap();
+                }
+                if let Some(s) = lower.strip_prefix("x-springtide-signature: ") {
+                    signature = s.trim().to_owned();
+                }
+            }
+            let mut body = vec![0; length];
+            if reader.read_exact(&mut body).is_err() {
+                continue;
+            }
+            let body = serde_json::from_slice(&body).unwrap();
+            heard.lock().unwrap().push((body, signature));
+            // Every second one is not taken.
+            let answer = match number % 2 {
+                0 => "HTTP/1.1 500 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+                _ => "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+            };
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    let origin = origin(6);
+    let notify = format!(
+        "[[notify]]\nto = \"http://127.0.0.1:{port}/hook\"\non = [\"changed\"]\nsecret = \"key\"\n"
+    );
+    let place = project(&origin, &notify);
+    let mut serving = Serving::start(&place, "");
+    serving.until("all are polled", all_polled(6));
+    for page in 0..6 {
+        origin.site().change(page);
+    }
+    serving.until("all changes are found", |serving| {
+        let status = serving.get_json("/api/v1/status");
+        (status["n_changes"].as_u64() >= Some(6)).then_some(())
+    });
+    serving.child.kill().unwrap();
+    serving.child.wait().unwrap();
+    let serving = Serving::start(&place, "");
+    let found = || {
+        let told = told.lock().unwrap();
+        let mut locators: Vec<String> = (told.iter())
+            .flat_map(|(body, _)| body["events"].as_array().unwrap().clone())
+            .filter(|event| event["on"] == "changed")
+            .map(|event| event["locator"].as_str().unwrap().to_owned())
+            .collect();
+        locators.sort();
+        locators.dedup();
+        locators.len()
+    };
+    serving.until("all are told", |_| (found() == 6).then_some(()));
+    serving.until("one that was not taken comes again by the same id", |_| {
+        let told = told.lock().unwrap();
+        let id = &told[0].0["id"];
+        (told.iter().filter(|(body, _)| body["id"] == *id).count() > 1).then_some(())
+    });
+    let told = told.lock().unwrap();
+    let (body, signature) = &told[0];
+    assert!(
+        signature.starts_with("sha256=") && signature.len() == 71,
+        "{signature}"
+    );
+    assert!(
+        body["events"][0]["diff"].as_str().unwrap().contains('+'),
+        "{body}"
+    );
+    drop(told);
+    place
+        .run("notify test nobody")
+        .failed(2, &["there is no [[notify]]"]);
+    let private = place
+        .read("springtide.toml")
+        .replace("[\"127.0.0.1\"]", "false");
+    let private = private.split("[source.docs]").next().unwrap().to_owned();
+    let other = Place::with("springtide.toml", private);
+    other.run("ls").failed(2, &["notify"]);
+}
+
+#[test]
+fn a_program_is_told_on_standard_input_and_of_failures_once() {
+    use springtide_engine::origin::Behaviour;
+    let origin = origin(2);
+    let notify = "[[notify]]\nto = \"exec:./told\"\n\
+                  on = [\"failing\", \"recovered\"]\nfailures = 2\n";
+    let place = project(&origin, notify).and("told", "#!/bin/sh\ncat >> heard\necho >> heard\n");
+    let chmod = std::process::Command::new("chmod")
+        .args(["+x", place.path("told").to_str().unwrap()])
+        .status();
+    assert!(chmod.unwrap().success());
+    place.run("notify test told").ok();
+    assert!(place.read("heard").contains("\"on\":\"test\""));
+    let serving = Serving::start(&place, "");
+    serving.until("all are polled", all_polled(2));
+    let path = origin.site().path(1);
+    origin.script(&path, Behaviour::status(500));
+    let events = |on: &str| {
+        let heard = place.read("heard");
+        heard.matches(&format!("\"on\":\"{on}\"")).count()
+    };
+    serving.until("it is told that it fails", |_| {
+        (events("failing") == 1).then_some(())
+    });
+    origin.script(&path, Behaviour::Usual);
+    serving.until("it is told that it has recovered", |_| {
+        (events("recovered") == 1).then_some(())
+    });
+    assert_eq!(events("failing"), 1);
+}
