@@ -60,6 +60,10 @@ pub(crate) struct Door {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CameInBy(pub(crate) SocketAddr);
 
+/// Marks a page, which says itself what is wrong.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ForPeople;
+
 /// The body of a request, whole.
 #[derive(Debug, Clone)]
 pub(crate) struct Payload(pub(crate) Bytes);
@@ -279,7 +283,7 @@ fn plain_host(host: &str) -> String {
     let inner = host
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'));
-    inner.map_or(host.clone(), str::to_owned)
+    inner.map_or_else(|| host.clone(), str::to_owned)
 }
 
 /// The host of `name:port`, `[address]:port` or either without a port.
@@ -318,7 +322,9 @@ pub(crate) async fn pass(
                 response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
             }
         }
-    } else if response.status().is_client_error() || response.status().is_server_error() {
+    } else if response.extensions().get::<ForPeople>().is_none()
+        && (response.status().is_client_error() || response.status().is_server_error())
+    {
         // What was said by others than us: a path that cannot be read, a method that is
         // not there.
         let allow = response.headers().get("allow").cloned();

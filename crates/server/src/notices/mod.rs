@@ -244,7 +244,7 @@ impl Outbox {
     fn read(store: &dyn Reader, first: u64) -> Result<Self, springtide_store::Error> {
         let note = store.note(NOTE)?;
         let known = note.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        Ok(known.unwrap_or(Self {
+        Ok(known.unwrap_or_else(|| Self {
             last: first,
             ..Self::default()
         }))

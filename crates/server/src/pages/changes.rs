@@ -98,7 +98,7 @@ pub(super) async fn index(
         since: params.get("since").unwrap_or_default().to_owned(),
         is_newest: params.get("after").is_none() && params.get("since").is_none(),
         changes,
-        nothing: match params.get("source").or(params.get("since")) {
+        nothing: match params.get("source").or_else(|| params.get("since")) {
             Some(_) => "No change was found that fits. Ask for more time, or for all sources.",
             None => "No change was found yet. They appear here as polls find them.",
         },

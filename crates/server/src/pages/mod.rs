@@ -19,7 +19,7 @@ use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, Uri};
 use axum::routing::{get, post};
 
 use crate::app::Shared;
-use crate::door::{Payload, answer, form, see_other};
+use crate::door::{ForPeople, Payload, answer, form, see_other};
 use crate::link::EngineState;
 use crate::params::Params;
 use crate::problem::Problem;
@@ -97,6 +97,7 @@ fn page(status: StatusCode, template: &impl Template) -> Response<Body> {
     let text = template.render().unwrap_or_default();
     let mut response = answer("text/html; charset=utf-8", text);
     *response.status_mut() = status;
+    response.extensions_mut().insert(ForPeople);
     response
 }
 
