@@ -23,6 +23,9 @@ const SILENT: Duration = Duration::from_secs(30);
 /// If no poll is answered for so long though the budget allows some, something is wrong.
 /// Within a minute it is to be told.
 const STALLED: Duration = Duration::from_secs(40);
+/// Where nothing fails and nobody is left alone, polls may be rare for the sake of a host:
+/// then only a longer silence is odd.
+const ODD: Duration = Duration::from_secs(900);
 /// So many failures in a row, and no answer, say the same where the budget is spent on
 /// them.
 const FAILURES: u64 = 3;
@@ -162,7 +165,9 @@ impl Health {
             let detail = "the engine has just begun again after a failure";
             return Err(Problem::unavailable(detail));
         }
-        if vitals.well_at.elapsed() > STALLED {
+        let is_in_trouble = vitals.n_failures > 0 || !vitals.paused.is_empty();
+        let longest = if is_in_trouble { STALLED } else { ODD };
+        if vitals.well_at.elapsed() > longest {
             let seconds = vitals.well_at.elapsed().as_secs();
             let mut detail =
                 format!("no poll was answered for {seconds} s, though the budget allows some");

@@ -439,8 +439,16 @@ impl Engine {
     fn pulse(&mut self) -> Result<Pulse, Error> {
         let now = self.clock.now();
         let at = clock::time(now);
-        let is_pollable =
-            |source: &springtide_store::Source| source.totals.n_elements > source.totals.n_blocked;
+        // Rows and entries come many to a request, when there is something to ask for.
+        let is_pollable = |source: &springtide_store::Source| {
+            let kinds = [
+                SourceKind::Page,
+                SourceKind::List,
+                SourceKind::Sitemap,
+                SourceKind::Site,
+            ];
+            kinds.contains(&source.kind) && source.totals.n_elements > source.totals.n_blocked
+        };
         // A scheduler that learns has a poll whenever the budget is there to be spent;
         // others may wait for their own times.
         let is_due = match self.settings.policy.name {
