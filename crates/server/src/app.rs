@@ -24,6 +24,7 @@ use crate::settings::ServerSettings;
 const MOST_READING: usize = 8;
 /// Orders of elements that are kept.
 const MOST_ORDERS: usize = 8;
+const ORDER_FOR: Duration = Duration::from_millis(250);
 /// Whoever waits longer is told to come again.
 const LONGEST: Duration = Duration::from_secs(30);
 
@@ -54,8 +55,15 @@ pub(crate) type Order = Arc<Vec<(Rank, ElementId)>>;
 
 struct KeptOrder {
     order: Order,
-    /// What it was made from.
-    outlook: Arc<Mutex<Outlook>>,
+    made_at: Instant,
+    cost: Duration,
+}
+
+impl KeptOrder {
+    /// Whether it may still be told: for a moment, and for longer if it took long.
+    fn is_good(&self) -> bool {
+        self.made_at.elapsed() < ORDER_FOR.max(10 * self.cost)
+    }
 }
 
 impl App {
@@ -125,26 +133,25 @@ impl App {
         self.outlook.get(self, |app| &app.outlook).await
     }
 
-    /// Elements in an order, as an outlook has it. The order is made once for each.
+    /// Elements in an order. Of many, it takes a while to make, and is kept for a while.
     pub(crate) fn order(
         &self,
         of: OrderOf,
-        outlook: &Arc<Mutex<Outlook>>,
         make: impl FnOnce() -> Result<Vec<(Rank, ElementId)>, Problem>,
     ) -> Result<Order, Problem> {
         let orders = || self.orders.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kept) = orders().get(&of)
-            && Arc::ptr_eq(&kept.outlook, outlook)
-        {
+        if let Some(kept) = orders().get(&of).filter(|kept| kept.is_good()) {
             return Ok(Arc::clone(&kept.order));
         }
+        let begun = Instant::now();
         let order = Arc::new(make()?);
         let mut orders = orders();
-        orders.retain(|_, kept| Arc::ptr_eq(&kept.outlook, outlook));
+        orders.retain(|_, kept| kept.is_good());
         if orders.len() < MOST_ORDERS {
             let kept = KeptOrder {
                 order: Arc::clone(&order),
-                outlook: Arc::clone(outlook),
+                made_at: Instant::now(),
+                cost: begun.elapsed(),
             };
             orders.insert(of, kept);
         }
@@ -179,6 +186,10 @@ impl App {
     fn forget(&self) {
         self.status.forget();
         self.outlook.forget();
+        self.orders
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
     }
 }
 

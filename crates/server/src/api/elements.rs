@@ -163,7 +163,7 @@ impl Listing<'_> {
             ..Wanted::default()
         };
         let of = (self.source, query.state, key);
-        let order = self.app.order(of, self.outlook, || {
+        let order = self.app.order(of, || {
             let mut outlook = lock(self.outlook);
             Ok(view::ranked(self.store, &mut outlook, wanted, key)?)
         })?;
