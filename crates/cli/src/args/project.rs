@@ -305,7 +305,7 @@ pub(crate) struct Run {
 /// Keep the copy fresh until stopped, with an API, a dashboard and metrics beside it
 ///
 /// It is `run` and a server. SIGTERM ends it with exit code 0, SIGHUP reads springtide.toml
-/// again. Beyond loopback it takes a token: `token` under [server]. If another process runs
+/// again. Beyond loopback it takes a token, `server.token` in springtide.toml. If another process runs
 /// the project, it only reads.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -337,7 +337,7 @@ pub(crate) struct Notify {
 pub(crate) enum NotifyWhat {
     /// Send one that says nothing
     Test {
-        /// Which [[notify]]: its `to` or part of it, or its number in the file
+        /// Which of the receivers: its `to` or part of it, or its number in the file
         name: String,
     },
 }
