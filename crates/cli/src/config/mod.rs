@@ -10,8 +10,8 @@ mod file;
 mod merge;
 mod notify;
 mod search;
-pub(crate) mod table;
 pub(crate) mod server;
+pub(crate) mod table;
 pub(crate) mod value;
 
 use std::path::{Path, PathBuf};

@@ -176,6 +176,8 @@ impl Engine {
         };
         let mut n_elements = 0;
         let mut out: Vec<(ElementId, GroupId, Time, bool)> = Vec::new();
+        // Of a table that has not answered yet: it is one, and its owner may have mended it.
+        let mut unread: Vec<(ElementId, GroupId)> = Vec::new();
         let mut listings = Vec::new();
         let (mut search_groups, mut other_groups) = (BTreeSet::new(), BTreeSet::new());
         let Self {
@@ -213,6 +215,9 @@ impl Engine {
             n_elements += u64::from(is_counted);
             match (brief.state, brief.history.synced_at) {
                 (State::New, _) => {}
+                (State::Failing, None) if state.settings.kind == SourceKind::Table => {
+                    unread.push((id, scheduler.groups().outermost(brief.group)));
+                }
                 (State::Gone, _) | (_, None) => {
                     let polled_at = brief.history.polled_at.map_or(at, seen_at);
                     let group = scheduler.groups().outermost(brief.group);
@@ -257,6 +262,9 @@ impl Engine {
                 false => polled_at + wait,
             };
             self.agenda.look_at(id, Some(group), due);
+        }
+        for (id, group) in unread {
+            self.agenda.look_at(id, Some(group), at);
         }
         for (group, n) in self.ledger.store().n_new()? {
             if !search_hosts.contains(&group) {
