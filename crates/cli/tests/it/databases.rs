@@ -73,6 +73,7 @@ fn done(command: &mut Command) -> String {
 }
 
 impl Server {
+    #[expect(clippy::print_stderr, reason = "a test that is left out says so")]
     pub(crate) fn start(kind: Kind) -> Option<Self> {
         let needed = match kind {
             Kind::Postgres => ["initdb", "postgres", "psql"],
@@ -80,7 +81,7 @@ impl Server {
         };
         let programs: Vec<Option<PathBuf>> = needed.iter().map(|name| program(name)).collect();
         let [Some(init), Some(serve), Some(_)] = &programs[..] else {
-            println!("LEFT OUT: {needed:?} are not all installed");
+            eprintln!("left out: {needed:?} are not all installed");
             return None;
         };
         let folder = tempfile::tempdir().unwrap();

@@ -370,7 +370,7 @@ impl Engine {
         let longest = self.settings.policy.max_interval;
         let longest = longest.map_or(LONGEST_RETRY, |span| span.as_days().min(LONGEST_RETRY));
         let wait = doubled.min(longest).max(FIRST_RETRY / 2.0);
-        at + Span::days(wait).unwrap_or(Span::days(LONGEST_RETRY).expect("an hour"))
+        at + Span::days(wait).expect("a second to an hour")
     }
 
     fn conclude_block(

@@ -22,7 +22,7 @@ pub(crate) struct Range {
 impl Range {
     /// What a block is called: the name of its source, and where it begins and ends.
     pub(crate) fn locator(&self, source: &str) -> String {
-        let end = |key: &Option<Key>| key.as_ref().map_or_else(String::new, |key| text(key));
+        let end = |key: &Option<Key>| key.as_ref().map_or_else(String::new, text);
         format!("{source}[{}..{})", end(&self.from), end(&self.to))
     }
 

@@ -51,11 +51,7 @@ impl File {
 
     fn rows(&self, statement: &Statement) -> rusqlite::Result<Answer> {
         let mut prepared = self.connection.prepare(&statement.text)?;
-        let columns: Vec<String> = prepared
-            .column_names()
-            .into_iter()
-            .map(str::to_owned)
-            .collect();
+        let columns: Vec<String> = prepared.column_names().map(str::to_owned).collect();
         let values = statement.values.iter().map(to_sql);
         let mut found = prepared.query(rusqlite::params_from_iter(values))?;
         let mut rows = Vec::new();
