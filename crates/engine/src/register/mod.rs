@@ -200,19 +200,16 @@ fn place_of(source: &SourceSettings) -> String {
     match (&source.file, &source.table) {
         (Some(path), _) => path.display().to_string(),
         // Other rows, or rows by other keys, are another source.
-        (None, Some(table)) => match &table.from {
-            From::Table(parts) => {
-                format!(
-                    "{}#{}({})",
-                    source.url,
-                    parts.join("."),
-                    table.key.join(",")
-                )
+        (None, Some(table)) => {
+            let from = match &table.from {
+                From::Table(parts) => parts.join("."),
+                From::Query(query) => query.clone(),
+            };
+            match table.key.is_empty() {
+                true => format!("{}#{from}", source.url),
+                false => format!("{}#{from} by {}", source.url, table.key.join(", ")),
             }
-            From::Query(query) => {
-                format!("{}#{query} ({})", source.url, table.key.join(","))
-            }
-        },
+        }
         (None, None) => source.url.clone(),
     }
 }

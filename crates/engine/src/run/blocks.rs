@@ -427,10 +427,19 @@ impl Engine {
             digests.push((id, Some(sighting.digest)));
             self.set_block(source, id, range, Some(n_rows));
         }
-        if let Some(rest) = read.rest {
-            let kept = self.add_block(&own, &rest)?;
-            self.set_block(source, kept.element.id, rest, None);
-            self.welcome(&kept, at);
+        match read.rest {
+            Some((rest, Some((n_rows, sighting)))) => {
+                let id = self.split_off(&own, &rest, &sighting, false, now)?;
+                digests.push((id, Some(sighting.digest)));
+                self.set_block(source, id, rest, Some(n_rows));
+                self.agenda.look_at(id, Some(own.element.host), at);
+            }
+            Some((rest, None)) => {
+                let kept = self.add_block(&own, &rest)?;
+                self.set_block(source, kept.element.id, rest, None);
+                self.welcome(&kept, at);
+            }
+            None => {}
         }
         for &other in merged {
             if let Some(kept) = self.ledger.kept(other)? {

@@ -119,11 +119,7 @@ impl BlockSize {
         match self {
             Self::Rows(n) => n.max(1),
             Self::Chosen if rows.is_empty() => MOST_ROWS,
-            Self::Chosen => {
-                let n_bytes: usize = rows.iter().flatten().map(n_bytes).sum();
-                let per_row = (n_bytes / rows.len()).max(1);
-                (BLOCK_BYTES / per_row).clamp(FEWEST_ROWS, MOST_ROWS)
-            }
+            Self::Chosen => (BLOCK_BYTES / row_bytes(rows)).clamp(FEWEST_ROWS, MOST_ROWS),
         }
     }
 
@@ -139,6 +135,15 @@ impl BlockSize {
 /// Blocks, and rows, that one statement of a first pass reads at the most.
 const BLOCKS_READ: usize = 20;
 const MOST_READ: usize = 10_000;
+
+/// How many bytes a row has, about; 0 if there is none.
+pub(crate) fn row_bytes(rows: &[Row]) -> usize {
+    let n_bytes: usize = rows.iter().flatten().map(n_bytes).sum();
+    match rows.len() {
+        0 => 0,
+        n => (n_bytes / n).max(1),
+    }
+}
 
 fn n_bytes(value: &Value) -> usize {
     match value {

@@ -21,6 +21,7 @@ mod value;
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::FutureExt as _;
 use springtide_policy::agenda::Verdict;
@@ -51,6 +52,8 @@ pub(crate) struct Table {
     pub(crate) settings: TableSettings,
     contact: Option<String>,
     pool: Pool,
+    /// How many bytes a row of the last answer had; 0 if there was none yet.
+    row_bytes: AtomicUsize,
 }
 
 /// What a database is asked for.
@@ -85,8 +88,8 @@ pub(crate) enum TableRead {
 pub(crate) struct BlockRead {
     /// Each with how many rows it has, and these as a body.
     pub(crate) blocks: Vec<(Range, usize, Sighting)>,
-    /// What of the range was not read.
-    pub(crate) rest: Option<Range>,
+    /// What of the range was not read, and the rows that we had of it, if we had any.
+    pub(crate) rest: Option<(Range, Option<(usize, Sighting)>)>,
     /// What that is to the copy.
     pub(crate) columns: Vec<String>,
     pub(crate) key: Vec<usize>,
@@ -105,6 +108,7 @@ impl Table {
             settings: settings.clone(),
             contact,
             pool: Pool::default(),
+            row_bytes: AtomicUsize::new(0),
         }
     }
 
@@ -117,6 +121,16 @@ impl Table {
         match self.settings.block {
             Some(n) => BlockSize::Rows(n as usize),
             None => BlockSize::Chosen,
+        }
+    }
+
+    /// Rows that a statement reads at the most: so many that what it brings can be held,
+    /// and few while nobody knows how long they are.
+    fn most_read(&self) -> usize {
+        let most = self.size().most_read();
+        match self.row_bytes.load(Ordering::Relaxed) {
+            0 => most.min(FIRST_READ),
+            n_bytes => most.min((MOST_BYTES / n_bytes).max(1)),
         }
     }
 
@@ -233,12 +247,16 @@ impl Table {
         bodies: &Bodies,
     ) -> Result<BlockRead, FetchFailure> {
         let is_query = matches!(self.settings.from, From::Query(_));
-        let most = (!is_query).then(|| self.size().most_read() + 1);
+        let most = (!is_query).then(|| self.most_read() + 1);
         let statement =
             self.dialect()
                 .range(&self.settings.from, &self.shown(shape), shape, range, most);
         let answer = database.ask(&statement).await?;
         fail_point("fetched");
+        let n_bytes = block::row_bytes(&answer.rows);
+        if n_bytes > 0 {
+            self.row_bytes.store(n_bytes, Ordering::Relaxed);
+        }
         let is_cut_short = most.is_some_and(|most| answer.rows.len() >= most);
         if is_query && answer.rows.len() > MOST_OF_QUERY {
             let message = format!("the query returns more than {MOST_OF_QUERY} rows");
@@ -256,6 +274,9 @@ impl Table {
     }
 }
 
+/// Rows that the first statement reads, and bytes that any brings, about.
+const FIRST_READ: usize = 1_000;
+const MOST_BYTES: usize = 8 << 20;
 /// Rows that a query may return.
 const MOST_OF_QUERY: usize = 100_000;
 
@@ -304,13 +325,32 @@ fn compare(cut: Cut, copies: &[&Copy], bodies: &Bodies) -> Result<BlockRead, Fet
         }
     }
     let after: Vec<&Rows> = cut.blocks.iter().map(|(_, rows)| rows).collect();
-    let rows = match has_changed {
+    let mut rows = match has_changed {
         true => difference(&before, &after),
         false => Vec::new(),
     };
+    let mut rest = cut.rest.map(|range| (range, None));
+    if let Some((_, had)) = rest.as_mut().filter(|_| !before.rows.is_empty()) {
+        // Those that were not seen may be in what was not read: that is asked next, and
+        // tells whether they are gone.
+        let unseen = rows.extract_if(.., |change| change.after.is_none());
+        let unseen = unseen.filter_map(|change| change.before).collect();
+        let unseen = Rows {
+            rows: unseen,
+            ..before.clone()
+        };
+        let body = unseen.to_body();
+        let sighting = Sighting {
+            body: Some(bodies.put(&body).map_err(kept)?),
+            n_bytes: body.len() as u64,
+            content_type: Some(CONTENT_TYPE.to_owned()),
+            ..Sighting::unchanged(*blake3::hash(&body).as_bytes())
+        };
+        *had = Some((unseen.rows.len(), sighting));
+    }
     Ok(BlockRead {
         blocks,
-        rest: cut.rest,
+        rest,
         columns,
         key,
         columns_before: before.columns,

@@ -346,6 +346,34 @@ async fn a_copy_that_was_left_behind_is_brought_in_step() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_block_that_grows_beyond_what_is_read_at_once_loses_nothing() {
+    let project = Project::new("orders", ORDERS, |table| table.block = Some(5));
+    let source = project.source();
+    let add = "INSERT INTO orders (id, status) VALUES (?, 'new')";
+    for id in [1, 2, 3_000, 3_001] {
+        source.execute(add, [id]).unwrap();
+    }
+    let world = World::new();
+    world.run_once(project.path(), &project.settings).await;
+    // In the middle of the only block: more than one statement reads.
+    for id in 10..2_000 {
+        source.execute(add, [id]).unwrap();
+    }
+    source
+        .execute("DELETE FROM orders WHERE id = 3000", [])
+        .unwrap();
+    world.run_for(project.path(), &project.settings, 30.0).await;
+    project.assert_in_step("orders");
+    let log = project.log();
+    let gone: Vec<&str> = (log.iter())
+        .filter(|row| row.kind == "gone")
+        .map(|row| row.key.as_str())
+        .collect();
+    assert_eq!(gone, ["[3000]"]);
+    assert_eq!(log.len(), 4 + 1_990 + 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn columns_that_come_and_go_are_told_and_followed() {
     let project = Project::new("orders", ORDERS, |_| {});
     fill(&mut project.source(), 200);
