@@ -355,7 +355,7 @@ impl Engine {
         }
         self.progress.n_polls += 1;
         match read.map(|read| *read) {
-            Some(TableRead::Block(read)) => self.conclude_block(&done, read, &others, now),
+            Some(TableRead::Block(read)) => self.conclude_block(&done, *read, &others, now),
             Some(TableRead::Cursor(read)) => self.conclude_cursor(&done, read, now),
             None => {
                 self.conclude_element(&done.seen(), now)?;

@@ -79,7 +79,7 @@ pub(crate) enum Asked {
 /// What a poll of a table showed.
 #[derive(Debug)]
 pub(crate) enum TableRead {
-    Block(BlockRead),
+    Block(Box<BlockRead>),
     Cursor(CursorRead),
 }
 
@@ -223,7 +223,7 @@ impl Table {
                 let others = others.iter().map(|(_, copy)| copy);
                 let copies: Vec<&Copy> = copy.into_iter().chain(others).collect();
                 let read = self.read_block(&mut database, &shape, range, &copies, bodies);
-                read.await.map(TableRead::Block)
+                read.await.map(|read| TableRead::Block(Box::new(read)))
             }
             Asked::Cursor(state) => {
                 let read = cursor::read(self, &mut database, &shape, state, bodies);
