@@ -397,7 +397,14 @@ fn redirect_of(seen: &Seen<'_>) -> Option<Redirect> {
     }
 }
 
-fn change(before: &Kept, kept: &Kept, at: Moment, kind: ChangeKind, size: Option<f32>) -> Change {
+/// A change of an element from one version to another.
+pub(crate) fn change(
+    before: &Kept,
+    kept: &Kept,
+    at: Moment,
+    kind: ChangeKind,
+    size: Option<f32>,
+) -> Change {
     let is_here = kind != ChangeKind::Gone;
     let after = kept.copy.as_ref().filter(|_| is_here);
     Change {

@@ -158,7 +158,15 @@ impl Output {
         let names: Vec<_> = columns.iter().map(|&(name, _)| name).collect();
         if let Sink::Text(thread) = &sink {
             // If this fails, so does `finish`, which says why.
-            thread.write(format!("{}\n", names.join(",")).into_bytes());
+            let mut head = Vec::new();
+            for (at, name) in names.into_iter().enumerate() {
+                if at > 0 {
+                    head.push(b',');
+                }
+                push_quoted(&mut head, name);
+            }
+            head.push(b'\n');
+            thread.write(head);
         }
         Ok(Self {
             name,

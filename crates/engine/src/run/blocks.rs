@@ -8,8 +8,8 @@ use std::sync::Arc;
 use springtide_policy::agenda::Poll;
 use springtide_policy::{Span, Time};
 use springtide_store::{
-    Change, ChangeKind, Copy, Element, ElementId, Failure, FailureKind, Kept, Moment, Role,
-    SourceId, SourceKind, State, Walk,
+    ChangeKind, Copy, Element, ElementId, Failure, FailureKind, Kept, Moment, Role, SourceId,
+    SourceKind, State, Walk,
 };
 
 use super::Engine;
@@ -17,7 +17,7 @@ use super::begin::{Address, fail};
 use super::conclude::member;
 use crate::event::Event;
 use crate::fetch::{FetchFailure, group_of};
-use crate::keep::{HowFound, Seen};
+use crate::keep::{self, HowFound, Seen};
 use crate::poll::{Done, PollResult};
 use crate::register::table_group;
 use crate::settings::{GroupRule, TableSettings};
@@ -327,7 +327,8 @@ impl Engine {
         let own = state.blocks.get(&id).and_then(|block| block.n_rows);
         if let (Some(own), Some(_), Some((next, block))) = (own, &kept.copy, state.next(&range))
             && let Some(n_rows) = block.n_rows
-            && own + n_rows <= state.table.size().n_rows(&[]) / 2
+            && let Some(size) = state.table.block_rows()
+            && own + n_rows <= size / 2
             && !self.agenda.is_under_way(next)
             && let Some(other) = self.ledger.kept(next)?
             && let Some(copy) = other.copy
@@ -534,28 +535,11 @@ impl Engine {
         }
         self.ledger.count(&before, &kept, None);
         if is_first {
-            self.write_change(&before, &kept, ChangeKind::Added, now);
+            let change = keep::change(&before, &kept, now, ChangeKind::Added, None);
+            self.ledger.write_change(change);
         }
         self.ledger.write(kept);
         Ok(id)
-    }
-
-    fn write_change(&mut self, before: &Kept, kept: &Kept, kind: ChangeKind, at: Moment) {
-        let copy = kept.copy.as_ref();
-        self.ledger.write_change(Change {
-            number: 0,
-            element: kept.element.id,
-            source: kept.element.source,
-            found_at: at,
-            previous_poll_at: before.history.synced_at,
-            kind,
-            bytes_before: before.copy.as_ref().map(|copy| copy.n_bytes),
-            bytes_after: copy.map(|copy| copy.n_bytes),
-            digest: copy.map(|copy| copy.digest),
-            body: copy.map(|copy| copy.body),
-            content_type: copy.and_then(|copy| copy.content_type.clone()),
-            size: None,
-        });
     }
 
     /// An element that is part of another, or of no use any longer.
@@ -689,7 +673,8 @@ impl Engine {
             changed_at: Some(done.at),
             ..of_part(&copy, &sighting)
         });
-        self.write_change(&kept, &own, ChangeKind::Changed, done.at);
+        let change = keep::change(&kept, &own, done.at, ChangeKind::Changed, None);
+        self.ledger.write_change(change);
         self.progress.n_changes += 1;
         self.ledger.write(own.clone());
         digests.push((id, Some(sighting.digest)));

@@ -114,12 +114,14 @@ const FEWEST_ROWS: usize = 50;
 const MOST_ROWS: usize = 2_000;
 
 impl BlockSize {
-    /// How many rows of this kind.
-    pub(crate) fn n_rows(self, rows: &[Row]) -> usize {
+    /// How many rows of so many bytes each; nothing if that is not known.
+    pub(crate) fn of_rows(self, n_bytes: usize) -> Option<usize> {
         match self {
-            Self::Rows(n) => n.max(1),
-            Self::Chosen if rows.is_empty() => MOST_ROWS,
-            Self::Chosen => (BLOCK_BYTES / row_bytes(rows)).clamp(FEWEST_ROWS, MOST_ROWS),
+            Self::Rows(n) => Some(n.max(1)),
+            Self::Chosen => {
+                let n = BLOCK_BYTES.checked_div(n_bytes)?;
+                Some(n.clamp(FEWEST_ROWS, MOST_ROWS))
+            }
         }
     }
 
@@ -169,13 +171,22 @@ pub(crate) struct Cut {
 /// full blocks are cut off at the front, so that what grows is one small block at the end;
 /// elsewhere blocks are cut into equal parts.
 pub(crate) fn cut(range: &Range, mut rows: Rows, size: BlockSize, is_cut_short: bool) -> Cut {
-    let n = size.n_rows(&rows.rows);
+    let n = size.of_rows(row_bytes(&rows.rows)).unwrap_or(MOST_ROWS);
     let mut rest = None;
     if is_cut_short && let Some(last) = rows.rows.pop() {
         rest = Some(Range {
             from: Some(rows.key_of(&last)),
             to: range.to.clone(),
         });
+    }
+    // What does not fill a block is read again with the rest.
+    let n_full = rows.rows.len() / n * n;
+    if let Some(rest) = &mut rest
+        && n_full > 0
+        && let Some(row) = rows.rows.get(n_full)
+    {
+        rest.from = Some(rows.key_of(row));
+        rows.rows.truncate(n_full);
     }
     let end = rest.as_ref().map_or(&range.to, |rest| &rest.from);
     let total = rows.rows.len();
@@ -273,7 +284,11 @@ mod tests {
                 to: has_end.then(|| vec![Value::Integer(1000)]),
             };
             let cut = cut(&range, rows(0..n as i64), BlockSize::Rows(size), is_cut_short);
-            let n_read = n - usize::from(is_cut_short && n > 0);
+            let mut n_read = n - usize::from(is_cut_short && n > 0);
+            if is_cut_short && n_read >= size {
+                // Of what was cut short only full blocks are taken.
+                n_read -= n_read % size;
+            }
             let mut from = range.from.clone();
             let mut n_rows = 0;
             for (block, rows) in &cut.blocks {

@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, Transaction, params, params_from_iter};
 use serde_json::Value as Json;
 use springtide_store::{ElementId, Moment};
 
+use super::sqlite::{of_sql, to_sql};
 use super::statement::Dialect;
 use super::value::{Row, Rows, Value, key_text};
 
@@ -152,7 +152,7 @@ impl CopyFile {
         let mut statement = self.connection.prepare(&sql)?;
         let mut found = statement.query([])?;
         while let Some(row) = found.next()? {
-            let values = (0..self.columns.len()).map(|at| Ok(of_sql(row.get(at)?)));
+            let values = (0..self.columns.len()).map(|at| Ok(of_sql(row.get_ref(at)?)));
             rows.rows.push(values.collect::<rusqlite::Result<_>>()?);
         }
         Ok(rows)
@@ -348,24 +348,4 @@ fn change_columns(
     let names = statement.query_map([table], |row| row.get(0))?;
     *columns = names.collect::<rusqlite::Result<_>>()?;
     Ok(())
-}
-
-fn to_sql(value: &Value) -> Sql {
-    match value {
-        Value::Null => Sql::Null,
-        Value::Integer(number) => Sql::Integer(*number),
-        Value::Real(number) => Sql::Real(*number),
-        Value::Text(text) => Sql::Text(text.clone()),
-        Value::Bytes(bytes) => Sql::Blob(bytes.clone()),
-    }
-}
-
-pub(super) fn of_sql(value: Sql) -> Value {
-    match value {
-        Sql::Null => Value::Null,
-        Sql::Integer(number) => Value::Integer(number),
-        Sql::Real(number) => Value::real(number),
-        Sql::Text(text) => Value::Text(text),
-        Sql::Blob(bytes) => Value::Bytes(bytes),
-    }
 }

@@ -124,6 +124,12 @@ impl Table {
         }
     }
 
+    /// How many rows a block should have, once that is known.
+    pub(crate) fn block_rows(&self) -> Option<usize> {
+        let n_bytes = self.row_bytes.load(Ordering::Relaxed);
+        self.size().of_rows(n_bytes)
+    }
+
     /// Rows that a statement reads at the most: so many that what it brings can be held,
     /// and few while nobody knows how long they are.
     fn most_read(&self) -> usize {

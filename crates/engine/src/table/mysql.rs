@@ -115,16 +115,7 @@ impl Session {
         let From::Table(parts) = from else {
             let text = format!("select * from {} limit 0", Dialect::MySql.from(from));
             let answer = self.ask(&Statement::plain(text)).await?;
-            let columns = answer.columns.into_iter();
-            let columns = columns.map(|name| Column {
-                name,
-                kind: String::new(),
-            });
-            return Ok(Shape {
-                columns: columns.collect(),
-                key: key.to_vec(),
-                is_ordered: false,
-            });
+            return Ok(Shape::of_query(answer.columns, key));
         };
         let (schema, table) = names(parts);
         let text = format!(

@@ -4,11 +4,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, OpenFlags};
 use springtide_store::Moment;
 
-use super::copy::of_sql;
+use super::sqlite::of_sql;
 use super::statement::Dialect;
 use super::value::Row;
 
@@ -118,7 +117,7 @@ impl CopyReader {
         let n = statement.column_count();
         let mut rows = statement.query([]).map_err(refuse)?;
         while let Some(row) = rows.next().map_err(refuse)? {
-            let values = (0..n).map(|at| Ok(of_sql(row.get::<_, Sql>(at)?)));
+            let values = (0..n).map(|at| Ok(of_sql(row.get_ref(at)?)));
             each(values.collect::<rusqlite::Result<Row>>().map_err(refuse)?)?;
         }
         Ok(())

@@ -66,16 +66,7 @@ impl File {
         let From::Table(parts) = from else {
             let text = format!("select * from {} limit 0", Dialect::Sqlite.from(from));
             let answer = self.ask(&Statement::plain(text))?;
-            let columns = answer.columns.into_iter();
-            let columns = columns.map(|name| Column {
-                name,
-                kind: String::new(),
-            });
-            return Ok(Shape {
-                columns: columns.collect(),
-                key: key.to_vec(),
-                is_ordered: false,
-            });
+            return Ok(Shape::of_query(answer.columns, key));
         };
         let table = parts.last().cloned().unwrap_or_default();
         let described = self.described(&table).map_err(|error| describe(&error))?;
@@ -175,7 +166,8 @@ impl File {
     }
 }
 
-fn to_sql(value: &Value) -> Sql {
+/// A value as SQLite has it.
+pub(super) fn to_sql(value: &Value) -> Sql {
     match value {
         Value::Null => Sql::Null,
         Value::Integer(number) => Sql::Integer(*number),
@@ -185,7 +177,8 @@ fn to_sql(value: &Value) -> Sql {
     }
 }
 
-fn of_sql(value: ValueRef<'_>) -> Value {
+/// A value of SQLite's, as we have it.
+pub(super) fn of_sql(value: ValueRef<'_>) -> Value {
     match value {
         ValueRef::Null => Value::Null,
         ValueRef::Integer(number) => Value::Integer(number),

@@ -38,6 +38,19 @@ pub(crate) struct Column {
 }
 
 impl Shape {
+    /// What a query returns: columns, of which nothing more is known.
+    pub(crate) fn of_query(columns: Vec<String>, key: &[String]) -> Self {
+        let columns = columns.into_iter().map(|name| Column {
+            name,
+            kind: String::new(),
+        });
+        Self {
+            columns: columns.collect(),
+            key: key.to_vec(),
+            is_ordered: false,
+        }
+    }
+
     pub(crate) fn column(&self, name: &str) -> Option<&Column> {
         self.columns.iter().find(|column| column.name == name)
     }
@@ -114,41 +127,42 @@ impl Dialect {
         }
     }
 
-    /// That a list of columns is at or after these values, or after them, in their order.
-    fn after(
+    /// How a list of columns compares with these values, in their order.
+    fn compared(
         self,
         columns: &[&Column],
-        than: &[Value],
-        is_strict: bool,
+        sign: Sign,
+        with: &[Value],
         values: &mut Vec<Value>,
     ) -> String {
         let names: Vec<String> = columns.iter().map(|c| self.name(&c.name)).collect();
-        let sign = if is_strict { ">" } else { ">=" };
-        if columns.len() == 1 {
-            let value = self.value(&than[0], &columns[0].kind, values);
-            return format!("{} {sign} {value}", names[0]);
-        }
-        if self != Self::MySql {
-            let each = columns.iter().zip(than);
-            let each: Vec<String> = each
-                .map(|(column, value)| self.value(value, &column.kind, values))
-                .collect();
-            return format!("({}) {sign} ({})", names.join(", "), each.join(", "));
-        }
-        // It reads an index by a range only if the first column is compared by itself.
-        let literals: Vec<String> = (columns.iter().zip(than))
+        let literals: Vec<String> = (columns.iter().zip(with))
             .map(|(column, value)| self.value(value, &column.kind, values))
             .collect();
+        let (whole, strict, loose) = match sign {
+            Sign::From => (">=", ">", ">="),
+            Sign::After => (">", ">", ">="),
+            Sign::Before => ("<", "<", "<="),
+        };
+        if columns.len() == 1 {
+            return format!("{} {whole} {}", names[0], literals[0]);
+        }
+        if self != Self::MySql {
+            let (names, literals) = (names.join(", "), literals.join(", "));
+            return format!("({names}) {whole} ({literals})");
+        }
+        // It reads an index by a range only if the first column is compared by itself.
         let mut any = Vec::new();
         for last in 0..columns.len() {
             let is_last = last + 1 == columns.len();
-            let sign = if is_last { sign } else { ">" };
+            let sign = if is_last { whole } else { strict };
             let equal = (0..last).map(|at| format!("{} = {}", names[at], literals[at]));
             let mut all: Vec<String> = equal.collect();
             all.push(format!("{} {sign} {}", names[last], literals[last]));
             any.push(format!("({})", all.join(" and ")));
         }
-        format!("{} >= {} and ({})", names[0], literals[0], any.join(" or "))
+        let first = format!("{} {loose} {}", names[0], literals[0]);
+        format!("{first} and ({})", any.join(" or "))
     }
 
     /// The rows of a range, in the order of their keys, at most so many.
@@ -177,17 +191,10 @@ impl Dialect {
     pub(crate) fn within(self, shape: &Shape, range: &Range, values: &mut Vec<Value>) -> String {
         let columns: Vec<&Column> = shape.key.iter().filter_map(|k| shape.column(k)).collect();
         let mut all = Vec::new();
-        if let Some(from) = range.from.as_ref().filter(|f| f.len() == columns.len()) {
-            all.push(self.after(&columns, from, false, values));
-        }
-        if let Some(to) = range.to.as_ref().filter(|to| to.len() == columns.len()) {
-            all.push(format!("not ({})", self.after(&columns, to, false, values)));
-            if let (Self::MySql | Self::Postgres, [first, ..], [value, ..]) =
-                (self, &columns[..], &to[..])
-            {
-                // Said again in words that an index can be read by.
-                let value = self.value(value, &first.kind, values);
-                all.push(format!("{} <= {value}", self.name(&first.name)));
+        let ends = [(Sign::From, &range.from), (Sign::Before, &range.to)];
+        for (sign, end) in ends {
+            if let Some(key) = end.as_ref().filter(|key| key.len() == columns.len()) {
+                all.push(self.compared(&columns, sign, key, values));
             }
         }
         match all.is_empty() {
@@ -212,9 +219,10 @@ impl Dialect {
         let condition = match start {
             Start::Beginning => format!("{} is not null", self.name(&cursor.name)),
             Start::At(value) => {
-                self.after(&[cursor], std::slice::from_ref(value), false, &mut values)
+                let value = std::slice::from_ref(value);
+                self.compared(&[cursor], Sign::From, value, &mut values)
             }
-            Start::After(position) => self.after(&order, position, true, &mut values),
+            Start::After(position) => self.compared(&order, Sign::After, position, &mut values),
         };
         let by = self.names(order.iter().map(|column| &column.name));
         Statement {
@@ -225,6 +233,14 @@ impl Dialect {
             values,
         }
     }
+}
+
+/// How something compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sign {
+    From,
+    After,
+    Before,
 }
 
 /// Where a cursor goes on.
@@ -250,5 +266,33 @@ fn plain_number(text: &str) -> String {
     match is_plain && !text.is_empty() {
         true => text.to_owned(),
         false => "null".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_asked_for_in_the_words_of_each_database() {
+        let column = |name: &str, kind: &str| Column {
+            name: name.to_owned(),
+            kind: kind.to_owned(),
+        };
+        let shape = Shape {
+            columns: vec![column("a\"b", "text"), column("n", "int8")],
+            key: vec!["a\"b".to_owned(), "n".to_owned()],
+            is_ordered: false,
+        };
+        let key = |text: &str, n| Some(vec![Value::Text(text.to_owned()), Value::Integer(n)]);
+        let range = Range {
+            from: key("it's", -1),
+            to: key("x", 2),
+        };
+        let from = From::Table(vec!["s".to_owned(), "t".to_owned()]);
+        let text = |dialect: Dialect| dialect.range(&from, "*", &shape, &range, Some(3)).text;
+        insta::assert_snapshot!(text(Dialect::Postgres), @r#"select * from "s"."t" where ("a""b", "n") >= ('it''s'::text, '-1'::int8) and ("a""b", "n") < ('x'::text, '2'::int8) order by "a""b", "n" limit 3"#);
+        insta::assert_snapshot!(text(Dialect::Sqlite), @r#"select * from "s"."t" where ("a""b", "n") >= (?1, ?2) and ("a""b", "n") < (?3, ?4) order by "a""b", "n" limit 3"#);
+        insta::assert_snapshot!(text(Dialect::MySql), @r#"select * from `s`.`t` where `a"b` >= _utf8mb4 x'69742773' and ((`a"b` > _utf8mb4 x'69742773') or (`a"b` = _utf8mb4 x'69742773' and `n` >= -1)) and `a"b` <= _utf8mb4 x'78' and ((`a"b` < _utf8mb4 x'78') or (`a"b` = _utf8mb4 x'78' and `n` < 2)) order by `a"b`, `n` limit 3"#);
     }
 }

@@ -374,6 +374,30 @@ async fn a_block_that_grows_beyond_what_is_read_at_once_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn blocks_whose_size_nobody_chose_stay_as_they_are_while_rows_do() {
+    let project = Project::new("orders", ORDERS, |table| table.block = None);
+    fill(&mut project.source(), 4_000);
+    let long = "UPDATE orders SET status = printf('%.200c', 'x')";
+    project.source().execute(long, []).unwrap();
+    let world = World::new();
+    world.run_once(project.path(), &project.settings).await;
+    let first = elements(project.path()).len();
+    assert!((10..=20).contains(&first), "{first} blocks");
+    world.run_for(project.path(), &project.settings, 30.0).await;
+    let blocks = elements(project.path());
+    assert_eq!(blocks.len(), first);
+    assert!(blocks.iter().all(|kept| kept.history.n_polls > 1));
+    // Once most rows are gone, few blocks are enough.
+    let delete = "DELETE FROM orders WHERE id % 40 > 0";
+    project.source().execute(delete, []).unwrap();
+    world.run_for(project.path(), &project.settings, 60.0).await;
+    project.assert_in_step("orders");
+    let blocks = elements(project.path());
+    let alive = blocks.iter().filter(|kept| kept.state != State::Gone);
+    assert!(alive.count() <= first / 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn columns_that_come_and_go_are_told_and_followed() {
     let project = Project::new("orders", ORDERS, |_| {});
     fill(&mut project.source(), 200);
