@@ -92,6 +92,8 @@ pub struct Polled {
     pub purpose: Purpose,
     /// What was found, if anything changed.
     pub change: Option<ChangeKind>,
+    /// Whether a digest has shown a change; the poll that follows shows which.
+    pub differs: bool,
     /// The bodies of the version before and of this one, if it has changed.
     pub versions: Option<(BodyId, BodyId)>,
     /// What went wrong, if something did: the kind, and in a sentence.

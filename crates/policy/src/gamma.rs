@@ -48,7 +48,7 @@ impl Gamma {
     }
 
     /// The chance that nothing changes for this many days: (b/(b+t))^a.
-    pub(crate) fn quiet(self, days: f64) -> f64 {
+    pub fn quiet(self, days: f64) -> f64 {
         (-self.shape * (days / self.per).ln_1p()).exp()
     }
 

@@ -505,7 +505,9 @@ fn schemas() -> Value {
         "Poll": exact(json!({
             "begun_at": time, "at": time,
             "outcome": {
-                "enum": ["first", "unchanged", "changed", "gone", "failed", "blocked"]
+                "enum": [
+                    "first", "unchanged", "changed", "differs", "gone", "failed", "blocked"
+                ]
             },
             "status": maybe_count, "error": maybe_text,
             "purpose": { "enum": ["due", "audit", "first", "asked"] }, "is_counted": yes

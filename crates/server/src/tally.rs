@@ -41,6 +41,7 @@ impl Tally {
                 let outcome = match (&polled.change, &polled.error) {
                     (Some(ChangeKind::Changed | ChangeKind::Gone | ChangeKind::Back), _) => 0,
                     (_, Some(_)) => 2,
+                    _ if polled.differs => 0,
                     // The first copy of an element is no change of it.
                     (Some(ChangeKind::Added) | None, None) => 1,
                 };

@@ -359,7 +359,10 @@ impl Poll {
         let is_fresh = match self.outcome {
             PollOutcome::Unchanged => true,
             PollOutcome::Changed | PollOutcome::Gone => false,
-            PollOutcome::First | PollOutcome::Failed | PollOutcome::Blocked => return None,
+            PollOutcome::First
+            | PollOutcome::Failed
+            | PollOutcome::Blocked
+            | PollOutcome::Differs => return None,
         };
         Some(Audit {
             at: self.at,
@@ -385,6 +388,8 @@ pub enum PollOutcome {
     Failed,
     /// We are asked to keep away, and did.
     Blocked,
+    /// It has changed, as far as a digest tells; what it is now, another poll shows.
+    Differs,
 }
 
 /// An audit poll that told whether a copy was fresh.

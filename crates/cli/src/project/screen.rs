@@ -228,6 +228,7 @@ fn outcome(polled: &Polled) -> &'static str {
         (Some(kind), None) => change_kind_name(kind),
         // A listing, of which there is no copy to speak of.
         (None, None) if polled.purpose == Purpose::First => "read",
+        (None, None) if polled.differs => "differs",
         (None, None) => "unchanged",
     }
 }

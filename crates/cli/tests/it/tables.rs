@@ -134,6 +134,8 @@ fn a_postgres_table_is_followed_in_every_type_and_only_read() {
     let odd = rows.iter().find(|row| row["id"] == -1).unwrap();
     assert_eq!((&odd["ratio"], &odd["day"]), (&json!("NaN"), &Value::Null));
 
+    let run = || drop(place.run("run --for 2s").ok());
+    digests_do_while_nothing_changes(&server, "sha256", run);
     server.sql(
         "update orders set mood = 'sad' where id % 50 = 0; delete from orders where id % 49 = 0; \
          insert into orders (region, id) select 'Übermut', i from generate_series(1, 300) i",
@@ -239,8 +241,10 @@ fn a_maria_table_is_followed_in_every_type_and_only_read() {
         (&json!("-26:00:01"), &json!("y"), &json!(5))
     );
 
+    let go = || assert_eq!(run("run --for 2s", "s3cret").0, Some(0));
+    digests_do_while_nothing_changes(&server, "bit_xor", go);
     server.sql(
-        "update orders set word = 'x' where b % 50 = 0; delete from orders where b % 49 = 0; \
+        "update orders set word = 'x', small = 0.1000001 where b % 50 = 0; delete from orders where b % 49 = 0; \
          insert into orders (a, b) select 'zuletzt', seq from seq_1_to_100",
     );
     let (code, _, said) = run("run --for 5s", "s3cret");
@@ -256,6 +260,9 @@ fn a_maria_table_is_followed_in_every_type_and_only_read() {
     mine.sort();
     theirs.sort_unstable();
     assert_eq!(mine, theirs);
+    // The database itself shows six digits.
+    let rows = copy(&place, "orders.db", "orders");
+    assert!(rows.iter().any(|row| row["small"] == 0.1000001));
     let statements = server.statements();
     assert!(
         statements
@@ -269,6 +276,20 @@ fn a_maria_table_is_followed_in_every_type_and_only_read() {
         !bytes.windows(6).any(|bytes| bytes == b"s3cret")
     }));
     assert!(!url.contains("s3cret"));
+}
+
+/// While nothing changes, the database is asked for little but digests.
+fn digests_do_while_nothing_changes(server: &Server, word: &str, run: impl Fn()) {
+    let seen = server.statements().len();
+    run();
+    let asked = server.statements().split_off(seen);
+    let is_of_rows = |text: &&String| text.contains("limit 801");
+    let n_of_rows = asked.iter().filter(is_of_rows).count();
+    let n_digests = asked.iter().filter(|text| text.contains(word)).count();
+    assert!(
+        n_digests > 10 && n_of_rows < n_digests,
+        "{n_digests} digests, {n_of_rows} of rows"
+    );
 }
 
 /// All files below a folder.

@@ -41,9 +41,9 @@ const LONGEST_RETRY: f64 = 1.0 / 24.0;
 
 /// A table that is kept a copy of.
 pub(super) struct TableState {
-    table: Arc<Table>,
+    pub(super) table: Arc<Table>,
     copy: CopyFile,
-    blocks: BTreeMap<ElementId, Block>,
+    pub(super) blocks: BTreeMap<ElementId, Block>,
     /// Blocks by where they begin.
     starts: HashMap<String, ElementId>,
     /// What is to be done to the copy once it is kept.
@@ -51,17 +51,27 @@ pub(super) struct TableState {
 }
 
 #[derive(Debug, Clone)]
-struct Block {
-    range: Range,
+pub(super) struct Block {
+    pub(super) range: Range,
     /// How many rows it has, if that is known since the start.
-    n_rows: Option<usize>,
+    pub(super) n_rows: Option<usize>,
+    /// Its digest has shown that it is not what it was.
+    pub(super) differs: bool,
 }
 
 impl TableState {
     fn set(&mut self, id: ElementId, range: Range, n_rows: Option<usize>) {
         self.forget(id);
         self.starts.insert(start_of(&range), id);
-        self.blocks.insert(id, Block { range, n_rows });
+        let differs = false;
+        self.blocks.insert(
+            id,
+            Block {
+                range,
+                n_rows,
+                differs,
+            },
+        );
     }
 
     fn forget(&mut self, id: ElementId) {
@@ -74,7 +84,7 @@ impl TableState {
     }
 
     /// The block after one.
-    fn next(&self, range: &Range) -> Option<(ElementId, &Block)> {
+    pub(super) fn next(&self, range: &Range) -> Option<(ElementId, &Block)> {
         let start = key_text(range.to.as_ref()?);
         let id = *self.starts.get(&start)?;
         Some((id, self.blocks.get(&id)?))
@@ -281,7 +291,6 @@ impl Engine {
     pub(super) fn begin_block(&mut self, poll: Poll, kept: Kept, now: Moment) -> Result<(), Error> {
         let at = clock::time(now);
         let source = kept.element.source;
-        let id = kept.element.id;
         let asked = match kept.element.role {
             Role::Listing => {
                 let copy = kept.copy.as_ref();
@@ -289,7 +298,7 @@ impl Engine {
                 let state = body.and_then(|body| CursorState::from_body(&body));
                 Some(Asked::Cursor(state.unwrap_or_default()))
             }
-            _ => self.asked_for(source, id, &kept)?,
+            _ => self.asked_for(&poll, &kept, at)?,
         };
         let (Some(what), Some(state)) = (asked, self.tables.get(&source)) else {
             self.agenda.give_back(&poll, at);
@@ -309,14 +318,10 @@ impl Engine {
         Ok(())
     }
 
-    /// What is read for a block: its range, and that of the next one too if both have few
-    /// rows left.
-    fn asked_for(
-        &self,
-        source: SourceId,
-        id: ElementId,
-        kept: &Kept,
-    ) -> Result<Option<Asked>, Error> {
+    /// What is read for a block: digests, where they will do, else its range, and that of
+    /// the next one too if both have few rows left.
+    fn asked_for(&self, poll: &Poll, kept: &Kept, at: Time) -> Result<Option<Asked>, Error> {
+        let (source, id) = (kept.element.source, kept.element.id);
         let Some(mut range) = Range::of_locator(&kept.element.locator) else {
             return Ok(None);
         };
@@ -335,6 +340,8 @@ impl Engine {
         {
             range.to.clone_from(&block.range.to);
             others.push((next, copy));
+        } else if let Some(digests) = self.digests_for(poll, kept, &range, at)? {
+            return Ok(Some(digests));
         }
         Ok(Some(Asked::Block { range, others }))
     }
@@ -357,6 +364,7 @@ impl Engine {
         self.progress.n_polls += 1;
         match read.map(|read| *read) {
             Some(TableRead::Block(read)) => self.conclude_block(&done, *read, &others, now),
+            Some(TableRead::Digests(read)) => self.conclude_digests(&done, read, now),
             Some(TableRead::Cursor(read)) => self.conclude_cursor(&done, read, now),
             None => {
                 self.conclude_element(&done.seen(), now)?;
@@ -418,6 +426,7 @@ impl Engine {
         if let (Some(copy), Some(body)) = (&mut own.copy, body) {
             copy.body = body;
             copy.digest = sighting.digest;
+            copy.etag.clone_from(&sighting.etag);
             copy.n_bytes = sighting.n_bytes;
             self.ledger.write(own.clone());
         }
@@ -722,6 +731,7 @@ impl Engine {
 /// The copy of a part of what there was a copy of.
 fn of_part(whole: &Copy, sighting: &Sighting) -> Copy {
     Copy {
+        etag: sighting.etag.clone(),
         digest: sighting.digest,
         body: sighting.body.unwrap_or(whole.body),
         n_bytes: sighting.n_bytes,

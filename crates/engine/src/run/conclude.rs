@@ -43,33 +43,24 @@ impl Engine {
         answer: &SharedAnswer,
         now: Moment,
     ) -> Result<Option<Sighting>, Error> {
-        let id = kept.element.id;
-        // Unless that was in the future, by a clock that has been set back.
-        let since = answer.begun_at..=now;
-        let is_older = kept.history.synced_at.is_some_and(|at| since.contains(&at));
         let sighting = sighting.compared_with(kept.copy.as_ref());
-        // If another answer came while this was under way, nobody knows which of them is
-        // newer.
-        let is_newest = !is_older && !self.agenda.is_under_way(id);
+        let is_newest = self.is_newest(kept, answer, now);
         let Some(sighting) = sighting.filter(|_| is_newest) else {
             return Ok(None);
         };
-        let seen = Seen {
-            before: kept,
-            purpose: purpose_of(answer.purpose, kept),
-            is_counted: false,
-            begun_at: answer.begun_at,
-            at: answer.at,
-            status: answer.status,
-            sight: HowFound::Here(&sighting),
-            url: None,
-            way: None,
-            mentions: &[],
-            problem: None,
-            pause: None,
-        };
+        let seen = answer.shows(kept, HowFound::Here(&sighting));
         self.conclude_element(&seen, now)?;
         Ok(Some(sighting))
+    }
+
+    /// Whether what an answer shows of an element that it was not asked for is the newest
+    /// that is known of it. If another answer came while this was under way, nobody knows
+    /// which of them is newer.
+    pub(super) fn is_newest(&self, kept: &Kept, answer: &SharedAnswer, now: Moment) -> bool {
+        // Unless that was in the future, by a clock that has been set back.
+        let since = answer.begun_at..=now;
+        let is_older = kept.history.synced_at.is_some_and(|at| since.contains(&at));
+        !is_older && !self.agenda.is_under_way(kept.element.id)
     }
 
     /// Takes in what was found of an element, by a poll of its own or among others. Says
@@ -163,6 +154,7 @@ impl Engine {
             },
             purpose: seen.purpose,
             change: kind,
+            differs: false,
             versions: (kind == Some(ChangeKind::Changed))
                 .then(|| Some((copy?.body, kept.copy.as_ref()?.body)))
                 .flatten(),
@@ -296,6 +288,26 @@ pub(super) struct SharedAnswer {
     pub(super) status: Option<u16>,
     /// What an element that it shows is polled for.
     pub(super) purpose: Purpose,
+}
+
+impl SharedAnswer {
+    /// What it shows of an element that it was not asked for.
+    pub(super) fn shows<'a>(&self, kept: &'a Kept, sight: HowFound<'a>) -> Seen<'a> {
+        Seen {
+            before: kept,
+            purpose: purpose_of(self.purpose, kept),
+            is_counted: false,
+            begun_at: self.begun_at,
+            at: self.at,
+            status: self.status,
+            sight,
+            url: None,
+            way: None,
+            mentions: &[],
+            problem: None,
+            pause: None,
+        }
+    }
 }
 
 /// What the scheduler is told of an element whose source, of this kind, has so many.

@@ -10,6 +10,7 @@ mod answered;
 mod begin;
 mod blocks;
 mod conclude;
+mod digests;
 mod entries;
 mod listed;
 mod listings;

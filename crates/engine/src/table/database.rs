@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use springtide_store::FailureKind;
 
-use super::statement::{Dialect, From, Shape, Statement};
+use super::statement::{Column, Dialect, From, Shape, Statement};
 use super::value::Row;
-use super::{mysql, postgres, sqlite};
+use super::{digest, mysql, postgres, sqlite};
 use crate::blocking::blocking;
 use crate::fetch::FetchFailure;
 
@@ -163,7 +163,7 @@ impl Database {
         columns: &[String],
     ) -> Result<Shape, FetchFailure> {
         let refuse = |message: String| FetchFailure::new(FailureKind::Database, message);
-        let shape = match self {
+        let mut shape = match self {
             Self::Sqlite(file) => blocking(|| file.shape(from, key))?,
             Self::Postgres(session) => session.shape(from, key).await?,
             Self::MySql(session) => session.shape(from, key).await?,
@@ -182,6 +182,11 @@ impl Database {
         let From::Table(parts) = from else {
             return Ok(shape);
         };
+        if matches!(self, Self::MySql(_)) {
+            let is_shown = |column: &&Column| columns.is_empty() || columns.contains(&column.name);
+            let shown: Vec<&Column> = shape.columns.iter().filter(is_shown).collect();
+            shape.mark = digest::hash_of_columns(&shown);
+        }
         let has_index = match self {
             Self::Sqlite(file) => {
                 let table = parts.last().map_or("", String::as_str);

@@ -1,15 +1,17 @@
 //! Tables of databases that we may only read.
 //!
 //! An element is a block: the rows of a range of keys. A poll is one statement that reads a
-//! block, or the rows past a cursor. `statement` says what is asked, in the words of each
-//! database; a driver each (`postgres`, `mysql`, `sqlite`) asks it; `block` cuts rows into
-//! blocks; `copy` is the file that people read. When something is polled, and whether it may
-//! be, is decided elsewhere.
+//! block, or the digests of several, or the rows past a cursor. `statement` says what is
+//! asked, in the words of each database; a driver each (`postgres`, `mysql`, `sqlite`) asks
+//! it; `block` cuts rows into blocks; `digest` tells whether one has changed; `copy` is the
+//! file that people read. When something is polled, and whether it may be, is decided
+//! elsewhere.
 
 mod block;
 mod copy;
 mod cursor;
 mod database;
+mod digest;
 mod mysql;
 mod postgres;
 mod reader;
@@ -18,7 +20,7 @@ mod statement;
 mod tls;
 mod value;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,6 +28,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures_util::FutureExt as _;
 use springtide_policy::agenda::Verdict;
 use springtide_store::{Bodies, Copy, ElementId, FailureKind};
+use tokio::time::Instant;
 
 pub(crate) use block::{BlockSize, Cut, Range, cut, order};
 pub(crate) use copy::{CopyFile, RowChange, Update, difference};
@@ -54,6 +57,7 @@ pub(crate) struct Table {
     pool: Pool,
     /// How many bytes a row of the last answer had; 0 if there was none yet.
     row_bytes: AtomicUsize,
+    costs: digest::Costs,
 }
 
 /// What a database is asked for.
@@ -72,14 +76,28 @@ pub(crate) enum Asked {
         range: Range,
         others: Vec<(ElementId, Copy)>,
     },
+    /// Whether blocks are what they were: the one that is polled, and some after it.
+    Digests(Vec<KnownDigest>),
     /// The rows past the cursor.
     Cursor(CursorState),
+}
+
+/// A block whose digest is known.
+#[derive(Debug, Clone)]
+pub(crate) struct KnownDigest {
+    pub(crate) id: ElementId,
+    pub(crate) range: Range,
+    /// How many rows it had, if that is known.
+    pub(crate) n_rows: Option<usize>,
+    pub(crate) digest: String,
 }
 
 /// What a poll of a table showed.
 #[derive(Debug)]
 pub(crate) enum TableRead {
     Block(Box<BlockRead>),
+    /// Each with whether it is what it was.
+    Digests(Vec<(KnownDigest, bool)>),
     Cursor(CursorRead),
 }
 
@@ -109,6 +127,7 @@ impl Table {
             contact,
             pool: Pool::default(),
             row_bytes: AtomicUsize::new(0),
+            costs: digest::Costs::default(),
         }
     }
 
@@ -179,8 +198,23 @@ impl Table {
         self.dialect().names(names)
     }
 
+    /// Up to which chance that a block has changed its digest is asked for first.
+    pub(crate) fn asks_digest_up_to(&self) -> f64 {
+        self.costs.likely()
+    }
+
     /// Answered rows, if they are what they should be: each with a key that no other has.
     fn rows(&self, shape: &Shape, answer: Answer) -> Result<Rows, FetchFailure> {
+        self.marked_rows(shape, answer, None).map(|(rows, _)| rows)
+    }
+
+    /// Answered rows, and by their keys the marks of those that came with one.
+    fn marked_rows(
+        &self,
+        shape: &Shape,
+        answer: Answer,
+        marks: Option<Vec<Value>>,
+    ) -> Result<(Rows, Marks), FetchFailure> {
         let refuse = |message: String| FetchFailure::new(FailureKind::Database, message);
         let Answer { columns, rows } = answer;
         let place = |name: &String| columns.iter().position(|column| column == name);
@@ -199,8 +233,11 @@ impl Table {
             return Err(refuse(format!("two columns are called {twice}")));
         }
         let rows = Rows { columns, key, rows };
-        let mut keys = HashSet::with_capacity(rows.rows.len());
+        let mut keys = HashMap::with_capacity(rows.rows.len());
+        let mut marks = marks.map(Vec::into_iter);
         for row in &rows.rows {
+            let mark = marks.as_mut().and_then(Iterator::next);
+            let mark = mark.and_then(digest::text);
             let key = rows.key_of(row);
             if key.contains(&Value::Null) {
                 return Err(refuse(format!(
@@ -209,12 +246,13 @@ impl Table {
                 )));
             }
             let text = key_text(&key);
-            if !keys.insert(text.clone()) {
+            if keys.contains_key(&text) {
                 let key = shape.key.join(", ");
                 return Err(refuse(format!("the key ({key}) is not unique: {text}")));
             }
+            keys.insert(text, mark);
         }
-        Ok(rows)
+        Ok((rows, keys))
     }
 
     async fn read(
@@ -230,6 +268,10 @@ impl Table {
                 let copies: Vec<&Copy> = copy.into_iter().chain(others).collect();
                 let read = self.read_block(&mut database, &shape, range, &copies, bodies);
                 read.await.map(|read| TableRead::Block(Box::new(read)))
+            }
+            Asked::Digests(known) => {
+                let read = self.read_digests(&mut database, &shape, known);
+                read.await.map(TableRead::Digests)
             }
             Asked::Cursor(state) => {
                 let read = cursor::read(self, &mut database, &shape, state, bodies);
@@ -254,10 +296,19 @@ impl Table {
     ) -> Result<BlockRead, FetchFailure> {
         let is_query = matches!(self.settings.from, From::Query(_));
         let most = (!is_query).then(|| self.most_read() + 1);
-        let statement =
-            self.dialect()
-                .range(&self.settings.from, &self.shown(shape), shape, range, most);
-        let answer = database.ask(&statement).await?;
+        let mut shown = self.shown(shape);
+        if let Some(mark) = &shape.mark {
+            shown = format!("{shown}, {mark}");
+        }
+        let statement = (self.dialect()).range(&self.settings.from, &shown, shape, range, most);
+        let begun = Instant::now();
+        let mut answer = database.ask(&statement).await?;
+        self.costs.note_reading(answer.rows.len(), begun.elapsed());
+        let mut marks = None;
+        if shape.mark.is_some() {
+            answer.columns.pop();
+            marks = Some(answer.rows.iter_mut().filter_map(Vec::pop).collect());
+        }
         fail_point("fetched");
         let n_bytes = block::row_bytes(&answer.rows);
         if n_bytes > 0 {
@@ -268,15 +319,51 @@ impl Table {
             let message = format!("the query returns more than {MOST_OF_QUERY} rows");
             return Err(FetchFailure::new(FailureKind::TooLarge, message));
         }
-        let rows = self.rows(shape, answer)?;
+        let (rows, marks) = self.marked_rows(shape, answer, marks)?;
         let size = match is_query {
             true => BlockSize::Rows(MOST_OF_QUERY),
             false => self.size(),
         };
         blocking(|| {
             let cut = cut(range, rows, size, is_cut_short);
-            compare(cut, copies, bodies)
+            let digest = |rows: &Rows| self.digest(rows, &marks);
+            compare(cut, &digest, copies, bodies)
         })
+    }
+
+    /// What the database would say of these rows if it were asked for their digest.
+    fn digest(&self, rows: &Rows, marks: &Marks) -> Option<String> {
+        let mark = |row: &Row| marks.get(&key_text(&rows.key_of(row)))?.as_deref();
+        let marks: Option<Vec<&str>> = rows.rows.iter().map(mark).collect();
+        digest::of_marks(self.dialect(), marks?.into_iter())
+    }
+
+    /// Whether blocks are what they were. Where the database cannot tell any longer, they
+    /// are not.
+    async fn read_digests(
+        &self,
+        database: &mut Database,
+        shape: &Shape,
+        known: &[KnownDigest],
+    ) -> Result<Vec<(KnownDigest, bool)>, FetchFailure> {
+        let Some(mark) = &shape.mark else {
+            return Ok(known.iter().map(|known| (known.clone(), false)).collect());
+        };
+        let ranges = known.iter().map(|known| &known.range);
+        let statement = digest::statement(self.dialect(), &self.settings.from, shape, mark, ranges);
+        let begun = Instant::now();
+        let answer = database.ask(&statement).await?;
+        let n_rows: Option<usize> = known.iter().map(|known| known.n_rows).sum();
+        self.costs
+            .note_digest(n_rows.unwrap_or_default(), begun.elapsed());
+        fail_point("fetched");
+        let digests = digest::answered(answer.rows, known.len());
+        let compared = known.iter().zip(digests);
+        let compared = compared.map(|(known, now)| {
+            let is_same = now.as_ref() == Some(&known.digest);
+            (known.clone(), is_same)
+        });
+        Ok(compared.collect())
     }
 }
 
@@ -286,8 +373,16 @@ const MOST_BYTES: usize = 8 << 20;
 /// Rows that a query may return.
 const MOST_OF_QUERY: usize = 100_000;
 
+/// What tells rows from what they were, by their keys.
+type Marks = HashMap<String, Option<String>>;
+
 /// Blocks as bodies, and how their rows differ from those of the copies before.
-fn compare(cut: Cut, copies: &[&Copy], bodies: &Bodies) -> Result<BlockRead, FetchFailure> {
+fn compare(
+    cut: Cut,
+    digest_of: &dyn Fn(&Rows) -> Option<String>,
+    copies: &[&Copy],
+    bodies: &Bodies,
+) -> Result<BlockRead, FetchFailure> {
     let kept = |error: springtide_store::Error| {
         FetchFailure::new(
             FailureKind::Other,
@@ -306,6 +401,7 @@ fn compare(cut: Cut, copies: &[&Copy], bodies: &Bodies) -> Result<BlockRead, Fet
         let mut sighting = Sighting::unchanged(digest);
         sighting.n_bytes = body.len() as u64;
         sighting.content_type = Some(CONTENT_TYPE.to_owned());
+        sighting.etag = digest_of(rows);
         if !is_same {
             sighting.body = Some(bodies.put(&body).map_err(kept)?);
         }
@@ -401,7 +497,7 @@ pub(crate) async fn poll(job: Job, ask: TableJob, context: PollContext) {
     fail_point("answered");
     let found = read.map(|read| {
         let own = match &read {
-            TableRead::Block(_) => OwnSighting::Unsaid,
+            TableRead::Block(_) | TableRead::Digests(_) => OwnSighting::Unsaid,
             TableRead::Cursor(read) => OwnSighting::Here(Box::new(read.sighting())),
         };
         PollResult::Read(Box::new(Reading {

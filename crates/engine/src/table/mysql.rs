@@ -156,6 +156,8 @@ impl Session {
             columns,
             is_ordered: key.iter().all(|name| ordered.contains(name)),
             key,
+            // It depends on which columns are asked for.
+            mark: None,
         })
     }
 

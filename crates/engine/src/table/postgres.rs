@@ -12,6 +12,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, SimpleQueryMessage};
 
 use super::database::{Answer, Found, Listed, Login};
+use super::digest::WRITTEN_BY;
 use super::statement::{Column, Dialect, From, Shape, Statement};
 use super::tls::{Tls, Trust};
 use super::value::{Value, unhex};
@@ -137,8 +138,11 @@ impl Session {
         let columns: Vec<Column> = columns.collect();
         self.kinds.clone_from(&columns);
         let (mut primary, mut collated) = (Vec::new(), Vec::new());
+        let mut mark = None;
         if let From::Table(_) = from {
             (primary, collated) = self.keys(from).await?;
+            let has_mark = self.has_mark(from).await?;
+            mark = has_mark.then(|| WRITTEN_BY.to_owned());
         }
         let key = match key.is_empty() {
             true => primary,
@@ -154,7 +158,24 @@ impl Session {
             columns,
             key,
             is_ordered: is_ordered && matches!(from, From::Table(_)),
+            mark,
         })
+    }
+
+    /// Whether each row of a table says which transaction wrote it: views and tables of
+    /// other servers do not, and a part of those of a table with heirs may not.
+    async fn has_mark(&mut self, from: &From) -> Result<bool, FetchFailure> {
+        let text = format!(
+            "select c.relkind in ('r', 'm') and not c.relhassubclass \
+             and coalesce(m.amname, 'heap') = 'heap' and has_table_privilege(c.oid, 'select') \
+             and current_setting('server_version_num')::int >= 110000 \
+             from pg_catalog.pg_class c left join pg_catalog.pg_am m on m.oid = c.relam \
+             where c.oid = {}::regclass",
+            Dialect::Postgres.text(&Dialect::Postgres.from(from))
+        );
+        let answer = self.ask(&Statement::plain(text)).await?;
+        let said = answer.rows.first().and_then(|row| row.first());
+        Ok(matches!(said, Some(Value::Text(text)) if text == "t"))
     }
 
     /// The columns of the primary key, in its order, and the columns whose text is in the

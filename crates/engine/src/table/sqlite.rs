@@ -89,6 +89,8 @@ impl File {
                 .map(|(name, kind, _)| Column { name, kind })
                 .collect(),
             key,
+            // It is a file: to hash it is to read it.
+            mark: None,
         })
     }
 

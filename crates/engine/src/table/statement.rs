@@ -28,6 +28,8 @@ pub(crate) struct Shape {
     pub(crate) key: Vec<String>,
     /// Whether keys are in the order of their values, as we compare them.
     pub(crate) is_ordered: bool,
+    /// What tells a row from what it was, if the database can say that.
+    pub(crate) mark: Option<String>,
 }
 
 /// A column, and its type as the database calls it.
@@ -48,6 +50,7 @@ impl Shape {
             columns: columns.collect(),
             key: key.to_vec(),
             is_ordered: false,
+            mark: None,
         }
     }
 
@@ -283,6 +286,7 @@ mod tests {
             columns: vec![column("a\"b", "text"), column("n", "int8")],
             key: vec!["a\"b".to_owned(), "n".to_owned()],
             is_ordered: false,
+            mark: None,
         };
         let key = |text: &str, n| Some(vec![Value::Text(text.to_owned()), Value::Integer(n)]);
         let range = Range {

@@ -292,6 +292,7 @@ impl PollView {
                 PollOutcome::Gone => "gone",
                 PollOutcome::Failed => "failed",
                 PollOutcome::Blocked => "blocked",
+                PollOutcome::Differs => "differs",
             },
             status: poll.status,
             error: poll.error.map(|kind| kind.name()),

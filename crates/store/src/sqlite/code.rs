@@ -54,7 +54,7 @@ codes!(SourceKind { Page = 0, List = 1, Sitemap = 2, Site = 3, Search = 4, Feed 
 codes!(Role { Page = 0, Listing = 1, Hub = 2, Entry = 3 });
 // `state = 0` is in the schema.
 codes!(State { New = 0, Ok = 1, Failing = 2, Blocked = 3, Gone = 4 });
-codes!(PollOutcome { First = 0, Unchanged = 1, Changed = 2, Gone = 3, Failed = 4, Blocked = 5 });
+codes!(PollOutcome { First = 0, Unchanged = 1, Changed = 2, Gone = 3, Failed = 4, Blocked = 5, Differs = 6 });
 // `purpose = 1` is in the schema.
 codes!(Purpose { Due = 0, Audit = 1, First = 2, Asked = 3 });
 codes!(ChangeKind { Changed = 0, Added = 1, Gone = 2, Back = 3 });

@@ -1,0 +1,182 @@
+//! Digests of blocks in the loop: which are asked for together, and what follows from what
+//! they say.
+
+use springtide_policy::Time;
+use springtide_policy::agenda::Poll;
+use springtide_store::{ElementId, Kept, Moment, PollOutcome, Purpose, SourceId};
+
+use super::Engine;
+use super::conclude::SharedAnswer;
+use crate::event::{Event, Polled};
+use crate::keep::HowFound;
+use crate::poll::Done;
+use crate::table::{Asked, KnownDigest, Range};
+use crate::{Error, clock};
+
+/// Blocks that one statement tells of, and those that are looked through for them.
+const MOST_BLOCKS: usize = 32;
+const LOOKED_THROUGH: usize = 128;
+/// A block that is so much less likely to have changed than the one that is polled is not
+/// worth the time of the database.
+const MUCH_LESS: f64 = 0.1;
+
+impl Engine {
+    /// The digests to ask for instead of a block's rows, where the database can tell whether
+    /// they are what they were, and they probably are. Those of blocks after it come with
+    /// the same statement.
+    pub(super) fn digests_for(
+        &self,
+        poll: &Poll,
+        kept: &Kept,
+        range: &Range,
+        at: Time,
+    ) -> Result<Option<Asked>, Error> {
+        let source = kept.element.source;
+        // An audit tells whether a copy is fresh: at once, and for certain.
+        if poll.purpose == Purpose::Audit {
+            return Ok(None);
+        }
+        let Some((own, chance)) = self.known_digest(source, kept, at) else {
+            return Ok(None);
+        };
+        let mut known = vec![own];
+        let mut last = range.clone();
+        for _ in 0..LOOKED_THROUGH {
+            let next = self.tables.get(&source).and_then(|state| state.next(&last));
+            let Some((id, block)) = next.filter(|_| known.len() < MOST_BLOCKS) else {
+                break;
+            };
+            last = block.range.clone();
+            if !self.agenda.is_under_way(id)
+                && let Some(kept) = self.ledger.kept(id)?
+                && let Some((digest, other)) = self.known_digest(source, &kept, at)
+                && other >= MUCH_LESS * chance
+            {
+                known.push(digest);
+            }
+        }
+        Ok(Some(Asked::Digests(known)))
+    }
+
+    /// What a block's digest was, and the chance that it is another now; nothing if it is
+    /// not known, or its rows had better be read.
+    fn known_digest(&self, source: SourceId, kept: &Kept, at: Time) -> Option<(KnownDigest, f64)> {
+        let id = kept.element.id;
+        let state = self.tables.get(&source)?;
+        let block = state.blocks.get(&id).filter(|block| !block.differs)?;
+        let copy = kept.copy.as_ref()?;
+        let digest = copy.etag.clone()?;
+        let synced_at = clock::time(kept.history.synced_at?);
+        let belief = self.agenda.scheduler().belief(id, at)?;
+        let chance = 1.0 - belief.quiet(at.since(synced_at).as_days());
+        // Rows that are lost are not had back by hearing that they are what they were.
+        let is_likely = chance > state.table.asks_digest_up_to();
+        if is_likely || !self.context.bodies.contains(copy.body) {
+            return None;
+        }
+        let known = KnownDigest {
+            id,
+            range: block.range.clone(),
+            n_rows: block.n_rows,
+            digest,
+        };
+        Some((known, chance))
+    }
+
+    /// Takes in what digests say. A block that is what it was has been polled by that; one
+    /// that is not is read next.
+    pub(super) fn conclude_digests(
+        &mut self,
+        done: &Done,
+        compared: Vec<(KnownDigest, bool)>,
+        now: Moment,
+    ) -> Result<(), Error> {
+        let own = done.job.kept.element.id;
+        let answer = SharedAnswer {
+            begun_at: done.job.begun_at,
+            at: done.at,
+            status: None,
+            purpose: Purpose::Due,
+        };
+        for (known, is_same) in compared {
+            let id = known.id;
+            if id == own {
+                match is_same {
+                    true => _ = self.conclude_element(&done.seen(), now)?,
+                    false => self.note_difference(done, now)?,
+                }
+                continue;
+            }
+            let Some(kept) = self.ledger.kept(id)? else {
+                continue;
+            };
+            // What came in between may be newer than what was asked about.
+            let digest = kept.copy.as_ref().and_then(|copy| copy.etag.as_ref());
+            if digest != Some(&known.digest) || !self.is_newest(&kept, &answer, now) {
+                continue;
+            }
+            if is_same {
+                self.conclude_element(&answer.shows(&kept, HowFound::NotModified), now)?;
+            } else {
+                self.set_differs(kept.element.source, id);
+                let (group, at) = (Some(kept.element.host), clock::time(now));
+                self.agenda.look_at(id, group, at);
+            }
+        }
+        Ok(())
+    }
+
+    fn set_differs(&mut self, source: SourceId, id: ElementId) {
+        let state = self.tables.get_mut(&source);
+        if let Some(block) = state.and_then(|state| state.blocks.get_mut(&id)) {
+            block.differs = true;
+        }
+    }
+
+    /// The block that was polled has changed: the statement was a poll that showed no more
+    /// than that, and the next one reads it.
+    fn note_difference(&mut self, done: &Done, now: Moment) -> Result<(), Error> {
+        let (id, source) = (done.job.kept.element.id, done.job.kept.element.source);
+        let at = clock::time(now);
+        self.set_differs(source, id);
+        let kept = self.ledger.kept(id)?;
+        let before = kept.unwrap_or_else(|| done.job.kept.clone());
+        let mut kept = before.clone();
+        kept.history.n_polls = kept.history.n_polls.saturating_add(1);
+        kept.history.polled_at = Some(done.at);
+        let poll = springtide_store::Poll {
+            element: id,
+            source,
+            begun_at: done.job.begun_at,
+            at: done.at,
+            since: before.history.synced_at,
+            outcome: PollOutcome::Differs,
+            status: None,
+            error: None,
+            purpose: done.job.purpose,
+            is_counted: done.job.is_counted,
+            age_ms: None,
+        };
+        self.told.push(Event::Polled(Polled {
+            element: id,
+            locator: kept.element.locator.clone(),
+            source: self.ledger.name(source),
+            at: done.at,
+            seconds: clock::millis_between(done.job.begun_at, done.at) as f64 / 1000.0,
+            status: None,
+            n_bytes: None,
+            purpose: done.job.purpose,
+            change: None,
+            differs: true,
+            versions: None,
+            error: None,
+            n_new: self.n_new(),
+        }));
+        self.ledger.count(&before, &kept, Some(&poll));
+        self.ledger.write_poll(poll);
+        let host = Some(kept.element.host);
+        self.ledger.write(kept);
+        self.agenda.put_back(id, host, at, at);
+        Ok(())
+    }
+}
