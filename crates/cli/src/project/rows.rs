@@ -81,7 +81,7 @@ pub(crate) fn log(args: &Log, project: &Project, talk: Talk) -> Outcome<()> {
                 table,
                 reader,
                 page: Vec::new(),
-                before: i64::MAX,
+                before: (i64::MAX, i64::MAX),
                 since,
             });
         }
@@ -147,7 +147,7 @@ struct Newest<'a> {
     reader: CopyReader,
     /// The next, the newest of them last.
     page: Vec<RowLogged>,
-    before: i64,
+    before: (i64, i64),
     since: Option<Moment>,
 }
 
@@ -156,7 +156,8 @@ impl Newest<'_> {
         if self.page.is_empty() {
             let page = self.reader.log(self.source, self.since, self.before, PAGE);
             self.page = page.map_err(refuse(self.table))?;
-            self.before = self.page.last().map_or(i64::MIN, |row| row.number);
+            let last = self.page.last();
+            self.before = last.map_or((i64::MIN, 0), |row| (row.found_at.0, row.number));
             self.page.reverse();
         }
         Ok(self.page.last().map(|row| row.found_at))

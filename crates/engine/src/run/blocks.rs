@@ -262,9 +262,12 @@ impl Engine {
         let names: Vec<String> = key.iter().map(|&at| columns[at].clone()).collect();
         let before = opened.copy.rows(&names)?;
         // Rows of blocks that have not been read since a column came are left as they are.
-        let after: Vec<&Rows> = all.iter().filter(|rows| rows.columns == columns).collect();
-        let is_whole = after.len() == all.len();
-        let mut rows = difference(&before, &after);
+        let n_blocks = all.len();
+        let after: Vec<Rows> = (all.into_iter())
+            .filter(|rows| rows.columns == columns)
+            .collect();
+        let is_whole = after.len() == n_blocks;
+        let mut rows = difference(&before, after);
         if !is_whole {
             rows.retain(|change| change.after.is_some());
         }
@@ -646,7 +649,7 @@ impl Engine {
         after
             .rows
             .sort_by(|a, b| order(&before.key_of(a), &before.key_of(b)).unwrap_or(Ordering::Equal));
-        let rows = difference(&before, &[&after]);
+        let rows = difference(&before, vec![after.clone()]);
         if rows.is_empty() {
             return Ok(());
         }

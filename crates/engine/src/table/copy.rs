@@ -10,12 +10,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::{Connection, Transaction, params, params_from_iter};
-use serde_json::Value as Json;
 use springtide_store::{ElementId, Moment};
 
 use super::sqlite::{of_sql, to_sql};
 use super::statement::Dialect;
-use super::value::{Row, Rows, Value, key_text};
+use super::value::{Row, Rows, Value, json_names, key_text, list_text, object_text};
 
 /// Something that happened to a row.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,21 +40,24 @@ pub(crate) struct Update {
 }
 
 /// What has changed from some rows to others.
-pub(crate) fn difference(before: &Rows, after: &[&Rows]) -> Vec<RowChange> {
+pub(crate) fn difference(before: &Rows, after: Vec<Rows>) -> Vec<RowChange> {
     let has_same_columns = after.iter().all(|rows| rows.columns == before.columns);
     let mut old: HashMap<String, &Row> = before.by_key();
     let mut changes = Vec::new();
-    for rows in after {
-        for row in &rows.rows {
-            let key = rows.key_of(row);
-            let known = old.remove(&key_text(&key));
-            if known.is_some_and(|known| has_same_columns && known == row) {
+    for mut rows in after {
+        for row in std::mem::take(&mut rows.rows) {
+            let key = rows.key_of(&row);
+            let known = match old.is_empty() {
+                true => None,
+                false => old.remove(&key_text(&key)),
+            };
+            if known.is_some_and(|known| has_same_columns && *known == row) {
                 continue;
             }
             changes.push(RowChange {
                 key,
                 before: known.cloned(),
-                after: Some(row.clone()),
+                after: Some(row),
             });
         }
     }
@@ -214,7 +216,7 @@ fn apply(
         let names = names.collect::<Vec<_>>().join(", ");
         let key = Dialect::Sqlite.names(key.iter().copied());
         let sql = format!(
-            "CREATE TABLE {} ({names}, PRIMARY KEY ({key}))",
+            "CREATE TABLE {} ({names}, PRIMARY KEY ({key})) WITHOUT ROWID",
             name(table)
         );
         transaction.execute(&sql, [])?;
@@ -234,6 +236,13 @@ fn apply(
     let log = "INSERT INTO springtide_log \
                (source, kind, key, found_at, previous_poll_at, before, after) \
                VALUES (?, ?, ?, ?, ?, ?, ?)";
+    let (names, names_before) = (
+        json_names(&update.columns),
+        json_names(&update.columns_before),
+    );
+    let mut insert = transaction.prepare_cached(&insert)?;
+    let mut delete = transaction.prepare_cached(&delete)?;
+    let mut log = transaction.prepare_cached(log)?;
     for change in &update.rows {
         let is_only_columns = match (&change.before, &change.after) {
             (Some(before), Some(after)) => {
@@ -242,12 +251,8 @@ fn apply(
             _ => false,
         };
         match &change.after {
-            Some(row) => transaction
-                .prepare_cached(&insert)?
-                .execute(params_from_iter(row.iter().map(to_sql)))?,
-            None => transaction
-                .prepare_cached(&delete)?
-                .execute(params_from_iter(change.key.iter().map(to_sql)))?,
+            Some(row) => insert.execute(params_from_iter(row.iter().map(to_sql)))?,
+            None => delete.execute(params_from_iter(change.key.iter().map(to_sql)))?,
         };
         if is_only_columns {
             // That is told once, of the table.
@@ -258,22 +263,18 @@ fn apply(
             (Some(_), Some(_)) => "changed",
             (Some(_), None) => "gone",
         };
-        let plain = change.key.iter().map(Value::to_plain_json).collect();
-        let object = |row: &Option<Row>, columns: &[String]| {
-            row.as_ref().map(|row| {
-                let fields = columns.iter().cloned();
-                let fields = fields.zip(row.iter().map(Value::to_plain_json));
-                Json::Object(fields.collect()).to_string()
-            })
+        let object = |row: &Option<Row>, names: &[String]| {
+            let row = row.as_ref();
+            row.map(|row| object_text(names, row))
         };
-        transaction.prepare_cached(log)?.execute(params![
+        log.execute(params![
             source,
             kind,
-            Json::Array(plain).to_string(),
+            list_text(&change.key, Value::write_plain_json),
             update.found_at.0,
             update.previous_poll_at.map(|at| at.0),
-            object(&change.before, &update.columns_before),
-            object(&change.after, &update.columns),
+            object(&change.before, &names_before),
+            object(&change.after, &names),
         ])?;
     }
     for (element, digest) in &update.blocks {

@@ -20,7 +20,7 @@ mod statement;
 mod tls;
 mod value;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -205,16 +205,6 @@ impl Table {
 
     /// Answered rows, if they are what they should be: each with a key that no other has.
     fn rows(&self, shape: &Shape, answer: Answer) -> Result<Rows, FetchFailure> {
-        self.marked_rows(shape, answer, None).map(|(rows, _)| rows)
-    }
-
-    /// Answered rows, and by their keys the marks of those that came with one.
-    fn marked_rows(
-        &self,
-        shape: &Shape,
-        answer: Answer,
-        marks: Option<Vec<Value>>,
-    ) -> Result<(Rows, Marks), FetchFailure> {
         let refuse = |message: String| FetchFailure::new(FailureKind::Database, message);
         let Answer { columns, rows } = answer;
         let place = |name: &String| columns.iter().position(|column| column == name);
@@ -233,26 +223,34 @@ impl Table {
             return Err(refuse(format!("two columns are called {twice}")));
         }
         let rows = Rows { columns, key, rows };
-        let mut keys = HashMap::with_capacity(rows.rows.len());
-        let mut marks = marks.map(Vec::into_iter);
-        for row in &rows.rows {
-            let mark = marks.as_mut().and_then(Iterator::next);
-            let mark = mark.and_then(digest::text);
-            let key = rows.key_of(row);
-            if key.contains(&Value::Null) {
-                return Err(refuse(format!(
-                    "the key ({}) is null in a row",
-                    shape.key.join(", ")
-                )));
-            }
-            let text = key_text(&key);
-            if keys.contains_key(&text) {
-                let key = shape.key.join(", ");
-                return Err(refuse(format!("the key ({key}) is not unique: {text}")));
-            }
-            keys.insert(text, mark);
+        if let Some(row) = rows
+            .rows
+            .iter()
+            .find(|row| key_values(&rows, row).contains(&&Value::Null))
+        {
+            let (key, row) = (shape.key.join(", "), key_text(&rows.key_of(row)));
+            return Err(refuse(format!("the key ({key}) is null in a row: {row}")));
         }
-        Ok((rows, keys))
+        // In their order, equal ones are beside each other; in that of a language they need
+        // not be.
+        let twice = match shape.is_ordered {
+            true => {
+                let pairs = rows.rows.windows(2);
+                let mut equal =
+                    pairs.filter(|pair| key_values(&rows, &pair[0]) == key_values(&rows, &pair[1]));
+                equal.next().map(|pair| &pair[0])
+            }
+            false => {
+                let mut keys = HashSet::with_capacity(rows.rows.len());
+                let mut all = rows.rows.iter();
+                all.find(|row| !keys.insert(key_text(&rows.key_of(row))))
+            }
+        };
+        if let Some(row) = twice {
+            let (key, row) = (shape.key.join(", "), key_text(&rows.key_of(row)));
+            return Err(refuse(format!("the key ({key}) is not unique: {row}")));
+        }
+        Ok(rows)
     }
 
     async fn read(
@@ -307,7 +305,13 @@ impl Table {
         let mut marks = None;
         if shape.mark.is_some() {
             answer.columns.pop();
-            marks = Some(answer.rows.iter_mut().filter_map(Vec::pop).collect());
+            marks = Some(
+                answer
+                    .rows
+                    .iter_mut()
+                    .filter_map(Vec::pop)
+                    .collect::<Vec<_>>(),
+            );
         }
         fail_point("fetched");
         let n_bytes = block::row_bytes(&answer.rows);
@@ -319,23 +323,21 @@ impl Table {
             let message = format!("the query returns more than {MOST_OF_QUERY} rows");
             return Err(FetchFailure::new(FailureKind::TooLarge, message));
         }
-        let (rows, marks) = self.marked_rows(shape, answer, marks)?;
+        let rows = self.rows(shape, answer)?;
         let size = match is_query {
             true => BlockSize::Rows(MOST_OF_QUERY),
             false => self.size(),
         };
         blocking(|| {
             let cut = cut(range, rows, size, is_cut_short);
-            let digest = |rows: &Rows| self.digest(rows, &marks);
-            compare(cut, &digest, copies, bodies)
+            // Blocks are cut off at the front, one after the other.
+            let mut marks = marks.map(Vec::into_iter);
+            let mut digest = |n_rows: usize| {
+                let marks = marks.as_mut()?.by_ref().take(n_rows);
+                digest::of_marks(self.dialect(), marks.map(digest::text))
+            };
+            compare(cut, &mut digest, copies, bodies)
         })
-    }
-
-    /// What the database would say of these rows if it were asked for their digest.
-    fn digest(&self, rows: &Rows, marks: &Marks) -> Option<String> {
-        let mark = |row: &Row| marks.get(&key_text(&rows.key_of(row)))?.as_deref();
-        let marks: Option<Vec<&str>> = rows.rows.iter().map(mark).collect();
-        digest::of_marks(self.dialect(), marks?.into_iter())
     }
 
     /// Whether blocks are what they were. Where the database cannot tell any longer, they
@@ -373,13 +375,15 @@ const MOST_BYTES: usize = 8 << 20;
 /// Rows that a query may return.
 const MOST_OF_QUERY: usize = 100_000;
 
-/// What tells rows from what they were, by their keys.
-type Marks = HashMap<String, Option<String>>;
+/// The values of a row's key.
+fn key_values<'a>(rows: &Rows, row: &'a Row) -> Vec<&'a Value> {
+    rows.key.iter().filter_map(|&at| row.get(at)).collect()
+}
 
 /// Blocks as bodies, and how their rows differ from those of the copies before.
 fn compare(
     cut: Cut,
-    digest_of: &dyn Fn(&Rows) -> Option<String>,
+    digest_of: &mut dyn FnMut(usize) -> Option<String>,
     copies: &[&Copy],
     bodies: &Bodies,
 ) -> Result<BlockRead, FetchFailure> {
@@ -401,7 +405,7 @@ fn compare(
         let mut sighting = Sighting::unchanged(digest);
         sighting.n_bytes = body.len() as u64;
         sighting.content_type = Some(CONTENT_TYPE.to_owned());
-        sighting.etag = digest_of(rows);
+        sighting.etag = digest_of(rows.rows.len());
         if !is_same {
             sighting.body = Some(bodies.put(&body).map_err(kept)?);
         }
@@ -426,9 +430,9 @@ fn compare(
             }
         }
     }
-    let after: Vec<&Rows> = cut.blocks.iter().map(|(_, rows)| rows).collect();
+    let after: Vec<Rows> = cut.blocks.into_iter().map(|(_, rows)| rows).collect();
     let mut rows = match has_changed {
-        true => difference(&before, &after),
+        true => difference(&before, after),
         false => Vec::new(),
     };
     let mut rest = cut.rest.map(|range| (range, None));

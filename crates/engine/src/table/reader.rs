@@ -58,8 +58,8 @@ impl CopyReader {
         Ok(Some(Self { connection }))
     }
 
-    /// What happened to rows of a source since a moment, newest first: at most so many with
-    /// numbers below one.
+    /// What happened to rows of a source since a moment, newest first: at most so many before
+    /// one of them, by when it was found and its number.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -67,16 +67,16 @@ impl CopyReader {
         &self,
         source: &str,
         since: Option<Moment>,
-        before: i64,
+        before: (i64, i64),
         limit: usize,
     ) -> Result<Vec<RowLogged>, CopyError> {
         let sql = "SELECT number, source, kind, key, found_at, previous_poll_at, before, after \
-                   FROM springtide_log WHERE source = ?1 AND found_at >= ?2 AND number < ?3 \
-                   ORDER BY number DESC LIMIT ?4";
+                   FROM springtide_log WHERE source = ?1 AND found_at >= ?2 AND (found_at, number) < (?3, ?4) \
+                   ORDER BY found_at DESC, number DESC LIMIT ?5";
         let mut statement = self.connection.prepare(sql)?;
         let since = since.map_or(i64::MIN, |since| since.0);
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = statement.query_map((source, since, before, limit), |row| {
+        let rows = statement.query_map((source, since, before.0, before.1, limit), |row| {
             Ok(RowLogged {
                 number: row.get(0)?,
                 source: row.get(1)?,

@@ -6,6 +6,7 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::io::Write as _;
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value as Json};
@@ -48,6 +49,30 @@ impl Value {
             }
             other => other.to_plain_json(),
         }
+    }
+
+    /// Writes what [`to_json`](Self::to_json) is, at once: tables have many.
+    pub(crate) fn write_json(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Bytes(bytes) => {
+                out.extend(b"{\"hex\":\"");
+                out.extend(hex(bytes).into_bytes());
+                out.extend(b"\"}");
+            }
+            other => other.write_plain_json(out),
+        }
+    }
+
+    /// Writes what [`to_plain_json`](Self::to_plain_json) is.
+    pub(crate) fn write_plain_json(&self, out: &mut Vec<u8>) {
+        // To memory nothing fails.
+        let _ = match self {
+            Self::Null => out.write_all(b"null"),
+            Self::Integer(number) => write!(out, "{number}"),
+            Self::Real(number) => Ok(serde_json::to_writer(out, number).unwrap_or_default()),
+            Self::Text(text) => Ok(serde_json::to_writer(out, text).unwrap_or_default()),
+            Self::Bytes(bytes) => write!(out, "\"{}\"", hex(bytes)),
+        };
     }
 
     /// As it is shown: bytes are text in hex.
@@ -149,8 +174,7 @@ impl Rows {
         let mut body = head.to_string().into_bytes();
         body.push(b'\n');
         for row in &self.rows {
-            let values = row.iter().map(Value::to_json).collect();
-            body.extend(Json::Array(values).to_string().into_bytes());
+            write_list(row.iter(), &mut body, Value::write_json);
             body.push(b'\n');
         }
         body
@@ -181,7 +205,52 @@ impl Rows {
 
 /// A key as text: a JSON array.
 pub(crate) fn key_text(key: &[Value]) -> String {
-    Json::Array(key.iter().map(Value::to_json).collect()).to_string()
+    list_text(key, Value::write_json)
+}
+
+/// Values as a JSON array.
+pub(crate) fn list_text(values: &[Value], write: fn(&Value, &mut Vec<u8>)) -> String {
+    let mut text = Vec::new();
+    write_list(values.iter(), &mut text, write);
+    String::from_utf8(text).expect("JSON is text")
+}
+
+fn write_list<'a>(
+    values: impl Iterator<Item = &'a Value>,
+    out: &mut Vec<u8>,
+    write: fn(&Value, &mut Vec<u8>),
+) {
+    out.push(b'[');
+    for (at, value) in values.enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        write(value, out);
+    }
+    out.push(b']');
+}
+
+/// A row as a JSON object, bytes in hex. `names` are the columns as JSON.
+pub(crate) fn object_text(names: &[String], row: &Row) -> String {
+    let mut text = vec![b'{'];
+    for (at, (name, value)) in names.iter().zip(row).enumerate() {
+        if at > 0 {
+            text.push(b',');
+        }
+        text.extend(name.as_bytes());
+        text.push(b':');
+        value.write_plain_json(&mut text);
+    }
+    text.push(b'}');
+    String::from_utf8(text).expect("JSON is text")
+}
+
+/// Names as JSON.
+pub(crate) fn json_names(names: &[String]) -> Vec<String> {
+    let names = names.iter();
+    names
+        .map(|name| Json::String(name.clone()).to_string())
+        .collect()
 }
 
 #[cfg(test)]

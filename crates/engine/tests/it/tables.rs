@@ -81,7 +81,9 @@ impl Project {
 
     fn log(&self) -> Vec<RowLogged> {
         let reader = CopyReader::open(&self.copy()).unwrap().unwrap();
-        let mut log = reader.log("shop", None, i64::MAX, usize::MAX).unwrap();
+        let mut log = reader
+            .log("shop", None, (i64::MAX, i64::MAX), usize::MAX)
+            .unwrap();
         log.reverse();
         log
     }
