@@ -2,6 +2,8 @@
 
 use springtide_store::{BodyId, ChangeKind, ElementId, FailureKind, Moment, Purpose};
 
+use crate::source::websub::PushOffer;
+
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
@@ -50,6 +52,13 @@ pub enum Event {
         source: String,
         /// Why.
         message: String,
+    },
+    /// A feed says who tells of its changes.
+    PushOffered {
+        /// The source.
+        source: String,
+        /// Who, and by what name they know it.
+        offer: PushOffer,
     },
     /// A host is left alone for a while.
     Paused(Paused),

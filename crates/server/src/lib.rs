@@ -40,7 +40,7 @@ use axum::Router;
 use tokio::sync::watch;
 
 pub use link::Link;
-pub use notices::{NoticeTarget, NoticeTo, On, test_notice};
+pub use notices::{Mail, NoticeTarget, NoticeTo, On, SmtpServer, test_notice};
 pub use project::{Current, FileChange, ProjectFile, Refusal, status};
 pub use settings::ServerSettings;
 

@@ -21,6 +21,7 @@ pub(crate) struct File {
     pub(crate) retain: Retain,
     pub(crate) server: Server,
     pub(crate) notify: Vec<Spanned<Notify>>,
+    pub(crate) smtp: Option<Smtp>,
     pub(crate) group: Vec<Spanned<Group>>,
     pub(crate) source: BTreeMap<Spanned<String>, Source>,
 }
@@ -85,6 +86,14 @@ pub(crate) struct Notify {
     pub(crate) failures: Option<u16>,
     pub(crate) digest: Option<Lasting>,
     pub(crate) secret: Option<Secret>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Smtp {
+    pub(crate) url: String,
+    pub(crate) password: Option<Secret>,
+    pub(crate) from: String,
 }
 
 #[derive(Debug, Deserialize)]

@@ -300,7 +300,7 @@ fn resolve(file: file::File, folder: &Path, text: &Text<'_>) -> Outcome<Config> 
     }
     let server = server::settings(file.server, folder, text)?;
     let http = http(file.http, text)?;
-    let (notices, secrets) = notify::targets(file.notify, &http, folder, text)?;
+    let (notices, secrets) = notify::targets(file.notify, file.smtp.as_ref(), &http, folder, text)?;
     let mut groups = Vec::with_capacity(file.group.len());
     for group in file.group {
         let line = text.line(group.span().start);

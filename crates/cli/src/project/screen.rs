@@ -333,6 +333,9 @@ impl Terminal {
                 let message = shorten_to(&message, 300);
                 self.foot.say(format!("{source}: {message}"));
             }
+            Event::PushOffered { source, offer } => {
+                self.explain(format!("{source}: {} tells of changes", offer.hub));
+            }
             Event::Paused(paused) => {
                 // Once for each host; the foot says the rest.
                 match self.paused.contains_key(&paused.host) {
@@ -637,6 +640,10 @@ fn log(event: &Event, rows: &Rows) {
                 format!("{source}: {}", shorten_to(message, 300)),
             );
         }
+        Event::PushOffered { source, offer } => {
+            let hub = shorten_to(offer.hub.as_str(), 200);
+            line(now, "hub", format!("{source}: {hub} tells of changes"));
+        }
         Event::Paused(paused) => {
             let why = shorten_to(&paused.why, 200);
             let until = stamp(paused.until);
@@ -819,6 +826,10 @@ impl<'a> JsonEvent<'a> {
             Event::SourceFailed { source, message } => Self {
                 source: Some(source),
                 ..Self::new("source-failed", now).message(message)
+            },
+            Event::PushOffered { source, offer } => Self {
+                source: Some(source),
+                ..Self::new("hub", now).message(offer.hub.as_str())
             },
             Event::Paused(paused) => Self {
                 paused: Some(JsonPaused {

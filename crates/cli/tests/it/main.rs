@@ -9,6 +9,7 @@ mod errors;
 mod estimate;
 mod guide;
 mod live;
+mod mail;
 mod plan;
 mod processes;
 mod project;

@@ -182,7 +182,7 @@ pub(crate) fn project(origin: &Origin, more: &str) -> Place {
     )
 }
 
-fn all_polled(n: u64) -> impl Fn(&Serving) -> Option<Value> {
+pub(crate) fn all_polled(n: u64) -> impl Fn(&Serving) -> Option<Value> {
     move |serving| {
         let status = serving.get_json("/api/v1/status");
         (status["states"]["ok"].as_u64() == Some(n)).then_some(status)

@@ -164,6 +164,8 @@ pub struct Answer {
     pub retry_after: Option<Duration>,
     /// How long it is said to stay as it is (`max-age` of Cache-Control).
     pub max_age: Option<Duration>,
+    /// What its Link headers say, as sent: the first few.
+    pub links: Vec<String>,
     /// Where it is instead, as sent: to be resolved against the URL, and to be
     /// checked like any other.
     pub location: Option<String>,
@@ -294,6 +296,7 @@ impl Client {
                     retry_after(&value, date.unwrap_or(answered_at))
                 },
             ),
+            links: links(response.headers()),
             location: location(response.headers())?,
             body: Bytes::new(),
             is_cut: false,
@@ -457,6 +460,17 @@ fn text(headers: &HeaderMap, name: &HeaderName, max: usize) -> Option<String> {
     let value = headers.get(name)?;
     let text = value.to_str().ok()?.trim();
     (!text.is_empty() && text.len() <= max).then(|| text.to_owned())
+}
+
+/// Link headers that are kept, and the longest.
+const MOST_LINKS: usize = 8;
+const MAX_LINK: usize = 4096;
+
+fn links(headers: &HeaderMap) -> Vec<String> {
+    let all = headers.get_all(header::LINK).iter();
+    let all = all.filter_map(|value| value.to_str().ok());
+    let short = all.filter(|value| value.len() <= MAX_LINK);
+    short.take(MOST_LINKS).map(str::to_owned).collect()
 }
 
 /// Where a redirect leads. Bytes that are no text are escaped, as browsers do.

@@ -21,6 +21,17 @@ impl Engine {
             return Ok(());
         };
         let source = done.job.kept.element.source;
+        if let Some(state) = self.sources.get_mut(&source)
+            && reading.push.is_some()
+            && reading.push != state.push
+        {
+            state.push.clone_from(&reading.push);
+            self.told
+                .extend(reading.push.map(|offer| Event::PushOffered {
+                    source: self.ledger.name(source),
+                    offer,
+                }));
+        }
         if reading.others.is_empty() || !self.sources.contains_key(&source) {
             return Ok(());
         }

@@ -53,6 +53,7 @@ use crate::source::Protocol;
 use crate::source::feed::Feed;
 use crate::source::listing::Listing;
 use crate::source::web::Web;
+use crate::source::websub::PushOffer;
 use crate::{EndReason, Ended, Error, Outside, clock};
 use blocks::TableState;
 use entries::Pauses;
@@ -206,6 +207,8 @@ struct SourceState {
     protocols: Protocols,
     /// What its Last-Modified has proved to be.
     dates: springtide_policy::estimate::DateTrust,
+    /// Who tells of its changes, as has been told.
+    push: Option<PushOffer>,
     has_sitemaps: bool,
     /// Listings that are known.
     n_listings: u64,

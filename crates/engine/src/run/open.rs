@@ -69,6 +69,7 @@ impl Engine {
                 reach: reaches.of(wanted)?,
                 protocols: Protocols::of(wanted, settings.http.max_body)?,
                 dates: DateTrust::default(),
+                push: None,
                 has_sitemaps: false,
                 n_listings: 0,
                 n_rows_seen: 0,

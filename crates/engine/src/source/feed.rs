@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use springtide_store::{Moment, Role};
 use url::Url;
 
+use super::websub;
 use super::{Answered, Mention, MentionKind, OwnSighting, Protocol, Reading, Sighting, Unread};
 use crate::detect::{Lens, decode};
 use crate::settings::FeedEntries;
@@ -109,6 +110,7 @@ impl Feed {
                 .pause
                 .max(answered.answer.max_age)
                 .map(|pause| pause.min(LONGEST_PAUSE)),
+            push: websub::offered(&answered.answer.links, feed, answered.url),
             ..Reading::default()
         };
         match self.entries {
@@ -173,6 +175,10 @@ pub struct ParsedFeed {
     pub entries: Vec<FeedEntry>,
     /// For how long it asks not to be polled again.
     pub pause: Option<Duration>,
+    /// Who tells of its changes, and by what address, as it says.
+    pub hub: Option<String>,
+    /// Where it says that it is.
+    pub own_link: Option<String>,
     /// Why what is here may not be all that there is.
     pub problem: Option<FeedProblem>,
 }
@@ -264,10 +270,14 @@ pub fn parse_feed(
     let max_entries = max_entries.min(MOST_ENTRIES);
     let text = decode(bytes, content_type);
     let text = text.trim_start_matches(['\u{feff}', '\0', ' ', '\t', '\r', '\n']);
-    let (feed, pause, mut problem) = match text.as_bytes().first() {
-        Some(b'{') => (read_json(text)?, None, None),
+    let (feed, survey, mut problem) = match text.as_bytes().first() {
+        Some(b'{') => {
+            let feed = read_json(text)?;
+            (feed, Survey::of_json(text), None)
+        }
         _ => read_xml(text, base, max_entries)?,
     };
+    let pause = survey.pause();
     let by_ttl = feed
         .ttl
         .map(|minutes| Duration::from_secs(u64::from(minutes) * 60));
@@ -284,6 +294,8 @@ pub fn parse_feed(
     Ok(ParsedFeed {
         entries,
         pause: by_ttl.max(pause).filter(|pause| !pause.is_zero()),
+        hub: survey.hub,
+        own_link: survey.own_link,
         problem,
     })
 }
@@ -359,7 +371,7 @@ fn read_json(text: &str) -> Result<feed_rs::model::Feed, FeedProblem> {
     })
 }
 
-type Read = (feed_rs::model::Feed, Option<Duration>, Option<FeedProblem>);
+type Read = (feed_rs::model::Feed, Survey, Option<FeedProblem>);
 
 fn read_xml(text: &str, base: &Url, max_entries: usize) -> Result<Read, FeedProblem> {
     // The text is decoded: whatever encoding it declares is not its own any more.
@@ -380,7 +392,7 @@ fn read_xml(text: &str, base: &Url, max_entries: usize) -> Result<Read, FeedProb
     match &survey.problem {
         None => {
             if let Ok(feed) = parse(text) {
-                return Ok((feed, survey.pause(), None));
+                return Ok((feed, survey, None));
             }
         }
         Some(FeedProblem::TooDeep(_) | FeedProblem::TooManyAttributes(_)) => {
@@ -400,7 +412,8 @@ fn read_xml(text: &str, base: &Url, max_entries: usize) -> Result<Read, FeedProb
         }
     }
     let feed = parse(&mended).map_err(|error| broken(&error))?;
-    Ok((feed, survey.pause(), survey.problem))
+    let problem = survey.problem.clone();
+    Ok((feed, survey, problem))
 }
 
 /// What a look at all tags of a document shows, before anything is made of it.
@@ -415,6 +428,9 @@ struct Survey {
     /// What `<sy:updatePeriod>` and `<sy:updateFrequency>` say.
     period: String,
     frequency: String,
+    /// What its first links to a hub and to itself are.
+    hub: Option<String>,
+    own_link: Option<String>,
     problem: Option<FeedProblem>,
 }
 
@@ -485,6 +501,12 @@ impl Survey {
         if quotes.count() > 2 * MOST_ATTRIBUTES {
             return Err(FeedProblem::TooManyAttributes(MOST_ATTRIBUTES));
         }
+        let is_in_entry = open
+            .last()
+            .is_some_and(|name| is_entry(name, open.len() - 1));
+        if matches!((local(name), open.len()), ("link", 1 | 2)) && !is_in_entry {
+            self.note_link(tag);
+        }
         if is_entry(name, open.len()) {
             if self.n_entries >= max_entries {
                 return Err(FeedProblem::TooManyEntries(max_entries));
@@ -492,6 +514,40 @@ impl Survey {
             self.n_entries += 1;
         }
         Ok(())
+    }
+
+    /// What a JSON Feed says of who tells of it.
+    fn of_json(text: &str) -> Self {
+        let feed: Value = serde_json::from_str(text).unwrap_or_default();
+        let hubs = feed["hubs"].as_array().into_iter().flatten();
+        let mut hubs = hubs.filter(|hub| {
+            let kind = hub["type"].as_str().unwrap_or_default();
+            kind.eq_ignore_ascii_case("websub") || kind.eq_ignore_ascii_case("pubsubhubbub")
+        });
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        Self {
+            hub: hubs.find_map(|hub| text(&hub["url"])),
+            own_link: text(&feed["feed_url"]),
+            ..Self::default()
+        }
+    }
+
+    /// A link of the feed itself, if it is one to a hub or to itself.
+    fn note_link(&mut self, tag: &BytesStart<'_>) {
+        let value = |name: &str| {
+            let attribute = tag.try_get_attribute(name).ok()??;
+            let value = quick_xml::escape::unescape(&attribute.value).ok()?;
+            Some(value.trim().to_owned())
+        };
+        let Some(relation) = value("rel") else {
+            return;
+        };
+        for (wanted, link) in [("hub", &mut self.hub), ("self", &mut self.own_link)] {
+            let mut words = relation.split_ascii_whitespace();
+            if link.is_none() && words.any(|word| word.eq_ignore_ascii_case(wanted)) {
+                *link = value("href");
+            }
+        }
     }
 
     /// How long it says that it stays as it is: a period, or a share of one.

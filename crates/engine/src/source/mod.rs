@@ -12,6 +12,7 @@ pub(crate) mod listing;
 pub(crate) mod search;
 pub mod sitemap;
 pub(crate) mod web;
+pub mod websub;
 
 use std::time::Duration;
 
@@ -147,6 +148,8 @@ pub(crate) struct Reading {
     pub(crate) problem: Option<String>,
     /// For how long it asks not to be polled again.
     pub(crate) pause: Option<Duration>,
+    /// Who tells of its changes.
+    pub(crate) push: Option<websub::PushOffer>,
     /// What was on a page of results.
     pub(crate) page: PageTally,
     /// The rows of a table.

@@ -239,6 +239,7 @@ fn answer(status: u16, location: Option<&str>, body: &str) -> Result<Answer, Fet
         content_type: None,
         max_age: None,
         retry_after: None,
+        links: Vec::new(),
         location: location.map(str::to_owned),
         body: body.to_owned().into(),
         is_cut: false,

@@ -45,6 +45,7 @@ pub(super) async fn deliver(
                     Err(failure) => Err(failure.to_string()),
                 }
             }
+            NoticeTo::Mail(mail) => mail.send(&body, http).await,
             NoticeTo::Command(line) => run(line, folder, &body, signature).await,
         }
     };

@@ -6,6 +6,7 @@
 //! told twice is told by the same id. A receiver that fails holds up nobody but itself.
 
 mod deliver;
+mod mail;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
@@ -27,6 +28,7 @@ use crate::door::hex;
 use crate::feed::numbered;
 use crate::link::EngineState;
 use crate::problem::Problem;
+pub use mail::{Mail, SmtpServer};
 
 /// Whom to tell, and of what.
 #[derive(Clone, PartialEq)]
@@ -65,6 +67,8 @@ pub enum NoticeTo {
     Web(Url),
     /// A program is run with it, in the folder of the project.
     Command(String),
+    /// It is written to someone.
+    Mail(Box<Mail>),
 }
 
 /// What is told.
