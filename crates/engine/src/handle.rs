@@ -59,6 +59,8 @@ pub(crate) enum Command {
     Poll(Vec<ElementId>),
     /// Somebody says that these have changed.
     Hint(Vec<ElementId>),
+    /// What these listings list has changed.
+    Hasten(Vec<ElementId>),
     /// Keep a note by this name, and say so once it is on the disk.
     Note(&'static str, Vec<u8>, oneshot::Sender<()>),
     /// Say how it goes.
@@ -117,6 +119,16 @@ impl Handle {
     /// If the engine is not running.
     pub async fn hint(&self, elements: Vec<ElementId>) -> Result<(), NotRunning> {
         let command = Command::Hint(elements);
+        self.commands.send(command).await.map_err(|_| NotRunning)
+    }
+
+    /// What these listings list is known to have changed: they are polled as soon as budget,
+    /// hosts and what they asked for allow.
+    ///
+    /// # Errors
+    /// If the engine is not running.
+    pub async fn hasten(&self, listings: Vec<ElementId>) -> Result<(), NotRunning> {
+        let command = Command::Hasten(listings);
         self.commands.send(command).await.map_err(|_| NotRunning)
     }
 

@@ -92,6 +92,11 @@ impl Seen<'_> {
         matches!(self.sight, HowFound::Here(sighting) if sighting.body.is_some())
     }
 
+    /// Whether it was there to be seen.
+    pub(crate) fn is_answered(&self) -> bool {
+        matches!(self.sight, HowFound::NotModified | HowFound::Here(_))
+    }
+
     /// Whether it is there, or is said to be, as it was.
     pub(crate) fn is_as_before(&self) -> bool {
         match self.sight {
@@ -448,6 +453,17 @@ fn age_of_copy(before: &Kept, at: Moment, since_last: u64, belief: Gamma) -> Opt
     let rate = Rate::per_day(belief.mean()).ok()?;
     let age = expected_age_of_first_change(rate, elapsed, last);
     Some((age.as_days() * 86_400_000.0).round() as i64)
+}
+
+/// Whether a poll shows that a source's tags are not to be trusted: one moved, and nothing
+/// had changed; or something had, and it did not move.
+pub(crate) fn shows_a_false_tag(seen: &Seen<'_>) -> bool {
+    match (seen.sight, &seen.before.copy) {
+        (HowFound::Here(here), Some(copy)) => {
+            here.etag.is_some() && (here.body.is_some() != (here.etag != copy.etag))
+        }
+        _ => false,
+    }
 }
 
 /// Whether a poll shows that a source's Last-Modified is not to be trusted: it moved,

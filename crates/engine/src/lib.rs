@@ -37,6 +37,7 @@ mod set_clock;
 pub mod settings;
 pub mod source;
 pub mod table;
+mod trust;
 pub mod view;
 
 pub use event::{Event, Paused, Polled};

@@ -157,6 +157,8 @@ pub struct SourceSettings {
     pub url: String,
     /// The file of a list.
     pub file: Option<PathBuf>,
+    /// Whether it is not polled for now; what is kept of it stays.
+    pub is_paused: bool,
     /// How much its elements matter.
     pub weight: f64,
     /// Its listing waits no longer than this.

@@ -14,11 +14,13 @@ use crate::cached::Cached;
 use crate::door::Door;
 use crate::feed::Feed;
 use crate::health::Health;
+use crate::hints::KeyFiles;
 use crate::lab::Lab;
 use crate::link::{EngineState, Link, read_only};
 use crate::problem::Problem;
 use crate::project::{Current, FileChange, Folder, ProjectFile, Refusal};
 use crate::settings::ServerSettings;
+use crate::websub::Subscriptions;
 
 /// Requests that read the store at the same time; others wait for them.
 const MOST_READING: usize = 8;
@@ -41,6 +43,8 @@ pub(crate) struct App {
     pub(crate) feed: Feed,
     pub(crate) health: Health,
     pub(crate) lab: Lab,
+    pub(crate) subscriptions: Subscriptions,
+    pub(crate) keys: KeyFiles,
     pub(crate) started_at: Instant,
     reading: Semaphore,
     status: Cached<Status>,
@@ -82,6 +86,8 @@ impl App {
             feed: Feed::default(),
             health: Health::default(),
             lab: Lab::default(),
+            subscriptions: Subscriptions::default(),
+            keys: KeyFiles::default(),
             started_at: Instant::now(),
             reading: Semaphore::new(MOST_READING),
             status: Cached::new(read_status),

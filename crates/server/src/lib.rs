@@ -29,6 +29,7 @@ mod problem;
 mod project;
 mod settings;
 mod tally;
+mod websub;
 
 use std::io;
 use std::net::SocketAddr;
@@ -95,6 +96,7 @@ impl Server {
                 tokio::spawn(feed::follow(Arc::clone(&app)));
                 tokio::spawn(health::watch(Arc::clone(&app)));
                 tokio::spawn(notices::tell(Arc::clone(&app), first));
+                tokio::spawn(websub::subscribe(Arc::clone(&app)));
                 listen::listen(listener, router(app), stopped).await;
             });
             runtime.shutdown_background();

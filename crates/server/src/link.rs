@@ -1,10 +1,12 @@
 //! The engine beside a server: whether it runs, how to tell it something, and what it
 //! tells.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use springtide_engine::source::websub::PushOffer;
 use springtide_engine::{Event, Handle, Heard, Pulse};
 use springtide_store::ElementId;
 use tokio::sync::{Notify, watch};
@@ -32,6 +34,8 @@ pub struct Link {
     tally: Arc<Tally>,
     /// Something was found, or may have been.
     found: Arc<Notify>,
+    /// Who tells of the changes of feeds, by the names of their sources.
+    offers: Arc<Mutex<BTreeMap<String, PushOffer>>>,
     has_run: Arc<AtomicBool>,
 }
 
@@ -45,6 +49,7 @@ impl Link {
             runtime,
             tally,
             found: Arc::default(),
+            offers: Arc::default(),
             has_run: Arc::default(),
         }
     }
@@ -54,7 +59,7 @@ impl Link {
         let mut events = handle.events();
         let (tally, found) = (Arc::clone(&self.tally), Arc::clone(&self.found));
         let (state, handle) = (Arc::clone(&self.state), handle.clone());
-        let has_run = Arc::clone(&self.has_run);
+        let (has_run, offers) = (Arc::clone(&self.has_run), Arc::clone(&self.offers));
         self.runtime.spawn(async move {
             while let Some(heard) = events.next().await {
                 match heard {
@@ -69,6 +74,10 @@ impl Link {
                             found.notify_one();
                         }
                         tally.hear(&event);
+                        if let Event::PushOffered { source, offer } = event {
+                            let mut offers = offers.lock().unwrap_or_else(PoisonError::into_inner);
+                            offers.insert(source, offer);
+                        }
                     }
                     Heard::Missed(n) => tally.miss(n),
                 }
@@ -105,6 +114,12 @@ impl Link {
         &self.tally
     }
 
+    /// What feeds have offered since this was last asked.
+    pub(crate) fn offers(&self) -> BTreeMap<String, PushOffer> {
+        let mut offers = self.offers.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *offers)
+    }
+
     /// Returns once something may have been found.
     pub(crate) async fn found(&self) {
         self.found.notified().await;
@@ -118,6 +133,11 @@ impl Link {
     /// Somebody says that these have changed.
     pub(crate) async fn hint(&self, elements: Vec<ElementId>) -> Result<(), Problem> {
         self.tell(&Order::Hint(elements)).await
+    }
+
+    /// What these listings list has changed.
+    pub(crate) async fn hasten(&self, listings: Vec<ElementId>) -> Result<(), Problem> {
+        self.tell(&Order::Hasten(listings)).await
     }
 
     /// Keeps a note in the store.
@@ -173,6 +193,7 @@ impl Link {
 enum Order {
     Poll(Vec<ElementId>),
     Hint(Vec<ElementId>),
+    Hasten(Vec<ElementId>),
     Note(&'static str, Vec<u8>),
 }
 
@@ -182,6 +203,7 @@ impl Order {
         let given = match self {
             Self::Poll(elements) => handle.poll(elements.clone()).await,
             Self::Hint(elements) => handle.hint(elements.clone()).await,
+            Self::Hasten(listings) => handle.hasten(listings.clone()).await,
             Self::Note(name, bytes) => handle.keep_note(name, bytes.clone()).await,
         };
         given.is_ok()

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::api::{self, changes, elements, settings, sources};
 use crate::app::Shared;
-use crate::{feed, health, hints, metrics};
+use crate::{feed, health, hints, metrics, websub};
 
 /// Something that may be asked for.
 struct Operation {
@@ -206,6 +206,24 @@ fn operations() -> Vec<Operation> {
         )
         .with_body("IndexNow"),
         on(
+            ("get", "/websub/{name}"),
+            "WebSub: whether it was us who asked a hub to tell of a source",
+            get(websub::verify),
+            &[(200, Other("text/plain"))],
+        )
+        .takes(&[
+            "hub.mode",
+            "hub.topic",
+            "hub.challenge",
+            "hub.lease_seconds",
+        ]),
+        on(
+            ("post", "/websub/{name}"),
+            "WebSub: a feed has changed, signed with the secret that its hub was given",
+            post(websub::pushed),
+            &[(202, Empty)],
+        ),
+        on(
             ("get", "/api/v1/openapi.json"),
             "This document",
             get(document),
@@ -302,7 +320,7 @@ fn describe(operation: &Operation, has_token: bool) -> Value {
     }
     let is_open = matches!(
         operation.path,
-        "/metrics" | "/healthz" | "/readyz" | "/indexnow"
+        "/metrics" | "/healthz" | "/readyz" | "/indexnow" | "/websub/{name}"
     );
     if has_token && !is_open {
         described["security"] = json!([{ "token": [] }]);
@@ -398,6 +416,7 @@ fn parameter(name: &str) -> Value {
             json!({ "type": "integer", "minimum": 1 }),
             "The number of a version",
         ),
+        name if name.starts_with("hub.") => (name, json!({ "type": "string" }), "As WebSub has it"),
         _ => (name, json!({ "type": "string" }), "As IndexNow has it"),
     };
     json!({ "name": name, "in": "query", "description": description, "schema": schema })
@@ -440,6 +459,7 @@ fn schemas() -> Value {
     source_status["name"] = text.clone();
     source_status["url"] = text.clone();
     source_status["is_in_file"] = yes.clone();
+    source_status["is_paused"] = yes.clone();
     source_status["error"] = or_null("Error");
     source_status["next_poll_at"] = time.clone();
     let mut change = exact(json!({
@@ -480,8 +500,21 @@ fn schemas() -> Value {
         "Source": exact(json!({
             "name": text, "kind": text, "url": text, "n_elements": count, "n_new": count,
             "n_failing": count, "n_blocked": count, "n_gone": count, "n_polls": count,
-            "n_changes": count, "is_in_file": yes, "added_at": time, "error": or_null("Error")
+            "n_changes": count, "is_in_file": yes, "is_paused": yes, "added_at": time,
+            "error": or_null("Error"), "trust": to("Trust")
         })),
+        "Trust": {
+            "type": "object", "additionalProperties": false,
+            "properties": {
+                "lastmod": to("HintTrust"), "feed": to("HintTrust"), "push": to("HintTrust"),
+                "etag": to("ValidatorTrust"), "last_modified": to("ValidatorTrust")
+            },
+            "description": "What evidence of changes has been worth, by kind, where any was met"
+        },
+        "HintTrust": exact(json!({
+            "precision": maybe, "recall": maybe, "delay_seconds": maybe, "n": count
+        })),
+        "ValidatorTrust": exact(json!({ "n": count, "n_false": count, "is_used": yes })),
         "SourcePage": page("Source"),
         "NewSource": {
             "type": "object", "required": ["name", "kind"],

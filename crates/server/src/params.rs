@@ -43,6 +43,20 @@ impl Params {
         Ok(Self { pairs })
     }
 
+    /// Those of a request that others may add to: what is not known is not looked at.
+    pub(crate) fn known_of(uri: &Uri, known: &[&str]) -> Result<Self, Problem> {
+        let query = uri.query().unwrap_or_default();
+        let pairs = url::form_urlencoded::parse(query.as_bytes());
+        let pairs: Vec<(String, String)> = pairs
+            .filter(|(name, _)| known.contains(&&**name))
+            .map(|(name, value)| (name.into_owned(), value.into_owned()))
+            .collect();
+        match pairs.iter().any(|(_, value)| value.len() > LONGEST) {
+            true => Err(Problem::bad_request("a parameter is too long")),
+            false => Ok(Self { pairs }),
+        }
+    }
+
     /// A parameter that is given, and not empty.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let pair = self.pairs.iter().find(|(known, _)| known == name)?;

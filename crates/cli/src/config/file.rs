@@ -113,6 +113,7 @@ pub(crate) struct Source {
     pub(crate) url: Option<String>,
     pub(crate) file: Option<String>,
     pub(crate) weight: Option<f64>,
+    pub(crate) paused: Option<bool>,
     pub(crate) list_every: Option<Lasting>,
     pub(crate) max_elements: Option<u64>,
     pub(crate) max_depth: Option<u16>,

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 
 use springtide_engine::view::{
-    ElementView, Elements, Outlook, SourceView, States, Wanted, per_day,
+    ElementView, Elements, Outlook, SourceView, States, Wanted, per_day, trust,
 };
 use springtide_store::{Moment, Reader, Source, State};
 
@@ -33,9 +33,10 @@ pub(crate) fn run(args: &Ls, project: &Project, talk: Talk) -> Outcome<()> {
         let name = name.clone();
         sources.retain(|source| source.id == id && source.name == name);
     }
+    let trust = trust(&*store).map_err(|error| project.refuse(&error))?;
     let sources = sources.iter();
     let sources: Vec<SourceView> = sources
-        .map(|source| SourceView::new(source, &config.settings))
+        .map(|source| SourceView::new(source, &config.settings, &trust))
         .collect();
     let n = args.limit.unwrap_or(usize::MAX);
     if args.json {
@@ -86,6 +87,9 @@ fn list_sources(sources: &[SourceView], limit: usize, talk: Talk) -> Outcome<()>
         if let Some(error) = &source.error {
             let message = crate::table::shorten_to(&error.message, 200);
             talk.say(format!("{}: {message}", source.name));
+        }
+        if source.is_paused {
+            talk.say(format!("{}: paused; kept, and not polled", source.name));
         }
         if !source.is_in_file {
             let name = &source.name;

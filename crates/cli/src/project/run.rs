@@ -235,11 +235,17 @@ fn named(
     Ok(elements)
 }
 
-/// What is kept of a source that is not in the file is not polled.
+/// What is kept of a source that is not in the file, or is paused, is not polled.
 fn check_in_file(source: &Source, config: &Config) -> Outcome<()> {
     let wanted = &config.settings.sources;
-    if wanted.iter().any(|wanted| wanted.name == source.name) {
-        return Ok(());
+    match wanted.iter().find(|wanted| wanted.name == source.name) {
+        Some(wanted) if wanted.is_paused => {
+            return Err(Failure::input(format!("cannot poll {}", source.name))
+                .cause("the source is paused")
+                .hint("take `paused = true` out of springtide.toml"));
+        }
+        Some(_) => return Ok(()),
+        None => {}
     }
     Err(Failure::input(format!("cannot poll {}", source.name))
         .cause("the source is not in springtide.toml; it is kept, and not polled")

@@ -212,7 +212,7 @@ fn print(document: &view::Status, config: &Config, now: Moment, talk: Talk) -> O
     drop(stdout);
 
     let mut parts: Vec<&SourceStatus> = document.sources.iter().collect();
-    let is_odd = |part: &&SourceStatus| part.error.is_some() || !part.is_in_file;
+    let is_odd = |part: &&SourceStatus| part.error.is_some() || !part.is_in_file || part.is_paused;
     if parts.len() > 1 || parts.iter().any(is_odd) {
         let known = |part: &SourceStatus| part.freshness.predicted.or(part.freshness.measured);
         // The worst first; what fails is worse than what is stale.
@@ -235,6 +235,7 @@ fn print(document: &view::Status, config: &Config, now: Moment, talk: Talk) -> O
         for part in parts.iter().take(WORST) {
             let next = part.next_poll_at.map(|next| relative(next, now));
             let error = match (&part.error, part.is_in_file) {
+                _ if part.is_paused => "paused: kept, and not polled".to_owned(),
                 (Some(error), _) => error.message.clone(),
                 (None, true) => String::new(),
                 (None, false) => "not in springtide.toml: kept, and not polled".to_owned(),

@@ -1,6 +1,7 @@
 //! The program as people and scripts meet it: what was typed in; standard output,
 //! standard error, exit code and files out.
 
+mod browser;
 mod config;
 mod cover;
 mod databases;
@@ -8,8 +9,10 @@ mod durability;
 mod errors;
 mod estimate;
 mod guide;
+mod killed;
 mod live;
 mod mail;
+mod pause;
 mod plan;
 mod processes;
 mod project;
@@ -19,6 +22,7 @@ mod search;
 mod serve;
 mod simulate;
 mod tables;
+mod websub;
 mod words;
 
 use std::io::Write;

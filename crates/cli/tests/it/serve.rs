@@ -139,6 +139,12 @@ impl Serving {
         self.child.wait().unwrap().code()
     }
 
+    /// Kills it, in the middle of whatever it does.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
         let kill = std::process::Command::new("kill")

@@ -966,6 +966,7 @@ mod tests {
             kind,
             url: url.into(),
             file,
+            is_paused: false,
             weight: 1.0,
             list_every: None,
             keep: Vec::new(),

@@ -1,7 +1,7 @@
 //! What follows from a poll that is over.
 
 use springtide_policy::agenda::{ROBOTS_HOLD, cursor_weight, listing_weight};
-use springtide_policy::{Cost, GroupId, Weight};
+use springtide_policy::{Cost, GroupId, Outcome, Weight};
 use springtide_store::{
     ChangeKind, Element, Failure, FailureKind, Kept, Moment, PollOutcome, Purpose, Role, SourceId,
     SourceKind, State,
@@ -15,6 +15,7 @@ use crate::event::{Event, Polled};
 use crate::keep::{self, Conclusion, HowFound, SchedulerUpdate, Seen};
 use crate::poll::Done;
 use crate::source::Sighting;
+use crate::trust::Shown;
 use crate::{Error, clock, fetch};
 
 impl Engine {
@@ -76,7 +77,16 @@ impl Engine {
         let kind = state.settings.kind;
         let copy = seen.before.copy.as_ref();
         if copy.is_some_and(|copy| copy.last_modified.is_some()) {
-            state.dates.note(keep::shows_a_false_date(seen));
+            let is_false = keep::shows_a_false_date(seen);
+            state.dates.note(is_false);
+            if seen.is_answered() {
+                let is_used = state.dates.is_trusted();
+                self.trust.note_date(source, is_false, is_used);
+            }
+        }
+        if copy.is_some_and(|copy| copy.etag.is_some()) && seen.is_answered() {
+            let is_false = keep::shows_a_false_tag(seen);
+            self.trust.note_etag(source, is_false);
         }
         let belief = self.agenda.scheduler().belief(id, at);
         let Conclusion {
@@ -86,6 +96,19 @@ impl Engine {
             next,
         } = keep::conclude(seen, belief, state.dates.is_trusted());
 
+        if let SchedulerUpdate::Observed(outcome) = next {
+            let shown = Shown {
+                at: seen.at,
+                has_changed: outcome != Outcome::Unchanged,
+                age_ms: match outcome {
+                    Outcome::Changed { age } => {
+                        age.map(|age| (age.as_days() * 86_400_000.0) as i64)
+                    }
+                    Outcome::Unchanged => None,
+                },
+            };
+            self.trust.note_poll(source, id, shown);
+        }
         let group = Some(kept.element.host);
         match next {
             SchedulerUpdate::Observed(outcome) if belief.is_some() => {

@@ -12,6 +12,7 @@ use url::Url;
 use super::Engine;
 use crate::event::Event;
 use crate::source::MentionKind;
+use crate::trust::HintKind;
 use crate::{Error, clock, fetch};
 
 /// Elements of a listing that are taken in at a time.
@@ -90,6 +91,7 @@ impl Engine {
             let is_full = n_elements >= state.settings.max_elements;
             let has_listings = state.n_listings >= state.max_listings();
             let weight = state.settings.weight as f32;
+            let hint_kind = HintKind::of_listing(state.settings.kind);
             let known = self.ledger.find(listed.source, url.as_str())?;
             match (known, listed.mention) {
                 (None, MentionKind::Added) if listed.role == Role::Listing && has_listings => {
@@ -144,6 +146,7 @@ impl Engine {
                         }
                         State::Ok | State::Failing => {
                             self.agenda.scheduler_mut().hint(id, at);
+                            self.trust.hint(listed.source, id, hint_kind, now);
                             if kept.element.role == Role::Listing {
                                 self.agenda.look_at(id, group, at);
                             }

@@ -54,6 +54,7 @@ use crate::source::feed::Feed;
 use crate::source::listing::Listing;
 use crate::source::web::Web;
 use crate::source::websub::PushOffer;
+use crate::trust::{HintKind, Trust};
 use crate::{EndReason, Ended, Error, Outside, clock};
 use blocks::TableState;
 use entries::Pauses;
@@ -151,6 +152,8 @@ struct Engine {
     listed: VecDeque<Item>,
     /// Listings that asked not to be polled again before a time.
     pauses: Pauses,
+    /// What evidence has been worth.
+    trust: Trust,
     /// First polls of listings that did not count.
     free_listings: FreeListings,
     /// Groups of which the scheduler remembers something new.
@@ -389,6 +392,9 @@ impl Engine {
     async fn close(mut self) -> Result<(), Error> {
         self.tasks.shutdown().await;
         self.upkeep.close().await?;
+        if let Some(trust) = self.trust.take_unkept(self.clock.now(), true) {
+            self.ledger.commit([trust])?;
+        }
         self.ledger.close(&self.context.bodies)
     }
 
@@ -421,9 +427,22 @@ impl Engine {
         match command {
             Command::Poll(ids) => self.ask_for(ids),
             Command::Hint(ids) => {
+                let now = self.clock.now();
+                for id in ids {
+                    if let Some(kept) = self.ledger.kept(id)?
+                        && self.sources.contains_key(&kept.element.source)
+                    {
+                        self.trust
+                            .hint(kept.element.source, id, HintKind::Push, now);
+                        self.agenda.scheduler_mut().hint(id, clock::time(now));
+                    }
+                }
+                Ok(())
+            }
+            Command::Hasten(ids) => {
                 let at = clock::time(self.clock.now());
-                let scheduler = self.agenda.scheduler_mut();
-                ids.into_iter().for_each(|id| scheduler.hint(id, at));
+                ids.into_iter()
+                    .for_each(|id| self.agenda.hasten_listing(id, at));
                 Ok(())
             }
             Command::Note(name, bytes, kept) => {
@@ -598,6 +617,7 @@ impl Engine {
             facts.push(Fact::Memory(of, search.remember()));
         }
         facts.extend(self.pauses.take_unkept());
+        facts.extend(self.trust.take_unkept(self.clock.now(), false));
         facts.extend(self.free_listings.take_unkept());
         // What is named is on the disk before what names it.
         self.context.bodies.flush()?;

@@ -31,6 +31,7 @@ use crate::permits::{self, Permits};
 use crate::poll::PollContext;
 use crate::reach::{Reach, Reaches};
 use crate::settings::{FeedEntries, FirstPass, Settings};
+use crate::trust::Trust;
 use crate::{Error, Outside, choose, clock, register, set_clock};
 
 /// Elements without a copy that are asked at the start why they have none.
@@ -41,12 +42,14 @@ const LONGEST_LISTING_WAIT: f64 = 1.0;
 impl Engine {
     pub(super) fn open(
         folder: &Path,
-        settings: Settings,
+        mut settings: Settings,
         until: Until,
         events: broadcast::Sender<Event>,
         outside: Outside,
     ) -> Result<Self, Error> {
         let begun = Instant::now();
+        // As if they were not there: what is kept of them stays, and nobody is asked.
+        settings.sources.retain(|source| !source.is_paused);
         let Outside { clock, wire, seed } = outside;
         let now = clock.now();
         let at = clock::time(now);
@@ -80,6 +83,7 @@ impl Engine {
         }
         let all_sources: Vec<_> = kept_sources.values().cloned().collect();
         let upkeep = Upkeep::new(&inner, &settings, &store, &all_sources, &bodies)?;
+        let trust = Trust::read(&store)?;
         let ledger = Ledger::new(Box::new(store), kept_sources)?;
         let mut agenda = agenda_of(&settings, &ledger, at, &mut rng)?;
         agenda.set_scope(match &until.what {
@@ -139,6 +143,7 @@ impl Engine {
             launches: Vec::new(),
             listed: VecDeque::new(),
             pauses: Pauses::default(),
+            trust,
             free_listings: FreeListings::default(),
             changed_groups: BTreeSet::new(),
             upkeep,

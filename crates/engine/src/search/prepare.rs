@@ -144,6 +144,7 @@ mod tests {
             kind: SourceKind::Search,
             url: "http://127.0.0.1:1/search?q={query}".to_owned(),
             file: None,
+            is_paused: false,
             weight: 1.0,
             list_every: None,
             keep: Vec::new(),

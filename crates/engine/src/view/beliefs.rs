@@ -11,7 +11,7 @@ use springtide_store::{
     SourceKind, State,
 };
 
-use super::is_in_settings;
+use super::{is_in_settings, is_paused};
 use crate::clock;
 use crate::settings::Settings;
 
@@ -30,6 +30,8 @@ pub(super) struct Beliefs {
     usual: HashMap<(GroupId, usize), Option<UsualOf>>,
     /// The sources that elements are polled of.
     wanted: BTreeSet<SourceId>,
+    /// Those that are not for now.
+    paused: BTreeSet<SourceId>,
     searches: BTreeSet<SourceId>,
 }
 
@@ -98,7 +100,12 @@ impl Beliefs {
             usual: HashMap::new(),
             wanted: sources
                 .iter()
-                .filter(|source| is_in_settings(source, settings))
+                .filter(|source| is_in_settings(source, settings) && !is_paused(source, settings))
+                .map(|source| source.id)
+                .collect(),
+            paused: sources
+                .iter()
+                .filter(|source| is_paused(source, settings))
                 .map(|source| source.id)
                 .collect(),
             searches: sources
@@ -153,6 +160,11 @@ impl Beliefs {
     /// Whether the elements of a source are polled at all.
     pub(super) fn is_wanted(&self, source: SourceId) -> bool {
         self.wanted.contains(&source)
+    }
+
+    /// Whether they are not for now.
+    pub(super) fn is_paused(&self, source: SourceId) -> bool {
+        self.paused.contains(&source)
     }
 
     /// Whether the elements of a source come with queries.

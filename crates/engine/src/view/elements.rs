@@ -10,7 +10,7 @@ use springtide_store::{ElementId, Error, Kept, Moment, Reader, Role, Source, Sou
 
 use super::beliefs::BeliefInput;
 use super::outlook::{Outlook, decimal};
-use super::words::{NOT_WANTED, state_name, why, why_out};
+use super::words::{NOT_WANTED, PAUSED, state_name, why, why_out};
 use super::{ErrorView, States};
 
 /// What is left out at each end of the interval of a rate.
@@ -233,6 +233,7 @@ fn view(kept: &Kept, source: &str, outlook: &mut Outlook) -> ElementView {
     let held = outlook.beliefs.of(BeliefInput::from(kept));
     let known = held.filter(|held| held.told.is_known);
     let reason = match held {
+        _ if outlook.beliefs.is_paused(element.source) => Some(PAUSED.into()),
         _ if !outlook.beliefs.is_wanted(element.source) => Some(NOT_WANTED.into()),
         Some(held) => {
             let per_day = known.map(|held| held.told.belief.mean());

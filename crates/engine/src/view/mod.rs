@@ -27,6 +27,8 @@ mod target;
 mod versions;
 mod words;
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use springtide_store::{Error, Failure, Moment, Reader, Source, SourceId, State, Totals};
 
@@ -48,6 +50,7 @@ pub use words::{
 };
 
 use crate::settings::Settings;
+pub use crate::trust::{TrustView, Trusts, trust};
 
 /// A source, as `ls --json` shows it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -74,16 +77,20 @@ pub struct SourceView {
     pub n_changes: u64,
     /// Whether it is in the settings. If not, it is kept and not polled.
     pub is_in_file: bool,
+    /// Whether it is not polled for now, by the settings.
+    pub is_paused: bool,
     /// When it was added; nothing if it is only in the settings so far.
     #[serde(serialize_with = "serialize_moment")]
     pub added_at: Option<Moment>,
     /// What is wrong with it, if anything.
     pub error: Option<ErrorView>,
+    /// What evidence of its changes has been worth, by kind, as far as any was met.
+    pub trust: BTreeMap<&'static str, TrustView>,
 }
 
 impl SourceView {
     /// The source as it is shown.
-    pub fn new(source: &Source, settings: &Settings) -> Self {
+    pub fn new(source: &Source, settings: &Settings, trust: &Trusts) -> Self {
         let totals = source.totals;
         Self {
             name: source.name.clone(),
@@ -97,8 +104,10 @@ impl SourceView {
             n_polls: totals.n_polls,
             n_changes: totals.n_changes,
             is_in_file: is_in_settings(source, settings),
+            is_paused: is_paused(source, settings),
             added_at: (source.id != NOT_IN_STORE).then_some(source.added_at),
             error: source.error.as_ref().map(ErrorView::new),
+            trust: trust.get(&source.id).cloned().unwrap_or_default(),
         }
     }
 }
@@ -191,6 +200,12 @@ fn is_in_settings(source: &Source, settings: &Settings) -> bool {
         .sources
         .iter()
         .any(|wanted| wanted.name == source.name)
+}
+
+/// Whether a source is in the settings, and is not polled for now.
+fn is_paused(source: &Source, settings: &Settings) -> bool {
+    let mut wanted = settings.sources.iter();
+    wanted.any(|wanted| wanted.name == source.name && wanted.is_paused)
 }
 
 /// Stands for the number that a source will have.

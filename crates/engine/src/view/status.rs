@@ -14,7 +14,7 @@ use springtide_store::{
 use super::beliefs::{BeliefInput, Beliefs, Held};
 use super::outlook::{DueTimes, pace};
 use super::words::seconds_between;
-use super::{ErrorView, States, is_in_settings};
+use super::{ErrorView, States, is_in_settings, is_paused};
 use crate::clock;
 use crate::settings::{PolicyName, Settings};
 
@@ -88,6 +88,8 @@ pub struct SourceStatus {
     pub url: String,
     /// Whether it is in the settings. If not, it is kept and not polled.
     pub is_in_file: bool,
+    /// Whether it is not polled for now, by the settings.
+    pub is_paused: bool,
     /// What is wrong with the source itself, if anything.
     pub error: Option<ErrorView>,
     /// When one of its elements is polled next.
@@ -212,6 +214,7 @@ pub fn status(
                 name: source.name.clone(),
                 url: source.url.clone(),
                 is_in_file: is_in_settings(source, settings),
+                is_paused: is_paused(source, settings),
                 error: source.error.as_ref().map(ErrorView::new),
                 next_poll_at: found.next_poll_at,
                 freshness: Freshness::new(own.clone(), predicted),

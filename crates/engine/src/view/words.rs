@@ -172,6 +172,9 @@ pub(super) fn why_out(state: State) -> Option<&'static str> {
 /// Why an element whose source is not in the settings is never polled.
 pub(super) const NOT_WANTED: &str = "not polled: its source is not in springtide.toml";
 
+/// And one whose source is paused, for now.
+pub(super) const PAUSED: &str = "not polled: its source is paused";
+
 /// Why an element is polled again when it is. Without a rate, nothing is known of how
 /// often it changes.
 pub(super) fn why(

@@ -6,7 +6,7 @@ use rand_pcg::Pcg64;
 use serde_json::Value;
 use springtide_engine::Settings;
 use springtide_engine::view::{
-    self, ElementView, Elements, Outlook, SourceView, Status, Wanted, rfc3339, state_name,
+    self, ElementView, Elements, Outlook, SourceView, Status, Trusts, Wanted, rfc3339, state_name,
 };
 use springtide_policy::schedule::{Choice, Scheduler, Terms};
 use springtide_policy::{Budget, Cost, Elements as Nobody, Groups, Outcome, Present, Time, Weight};
@@ -418,6 +418,7 @@ fn status_of_one_element_of_each_kind() {
             "since": "2026-05-04T00:00:00.000Z"
           },
           "is_in_file": true,
+          "is_paused": false,
           "n_changes": 4,
           "n_elements": 7,
           "n_polls": 11,
@@ -456,6 +457,7 @@ fn status_of_one_element_of_each_kind() {
             "since": null
           },
           "is_in_file": true,
+          "is_paused": false,
           "n_changes": 1,
           "n_elements": 0,
           "n_polls": 2,
@@ -487,9 +489,10 @@ fn status_of_one_element_of_each_kind() {
 fn sources_as_they_are_listed() {
     let project = one_of_each();
     let sources = project.sources();
+    let trust = Trusts::new();
     let views = sources.iter();
     let views: Vec<SourceView> = views
-        .map(|source| SourceView::new(source, &project.settings))
+        .map(|source| SourceView::new(source, &project.settings, &trust))
         .collect();
     insta::assert_snapshot!(json(&views), @r#"
     [
@@ -497,6 +500,7 @@ fn sources_as_they_are_listed() {
         "added_at": "2026-05-02T00:00:00.000Z",
         "error": null,
         "is_in_file": true,
+        "is_paused": false,
         "kind": "sitemap",
         "n_blocked": 1,
         "n_changes": 4,
@@ -506,12 +510,14 @@ fn sources_as_they_are_listed() {
         "n_new": 1,
         "n_polls": 11,
         "name": "docs",
+        "trust": {},
         "url": "https://docs.example/"
       },
       {
         "added_at": "2026-05-02T00:00:00.000Z",
         "error": null,
         "is_in_file": true,
+        "is_paused": false,
         "kind": "list",
         "n_blocked": 0,
         "n_changes": 1,
@@ -521,6 +527,7 @@ fn sources_as_they_are_listed() {
         "n_new": 0,
         "n_polls": 2,
         "name": "news",
+        "trust": {},
         "url": "https://news.example/"
       }
     ]

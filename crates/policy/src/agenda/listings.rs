@@ -70,6 +70,19 @@ impl Listings {
         }
     }
 
+    /// What a listing lists has changed: it is polled as soon as it may be.
+    pub(super) fn hasten(&mut self, id: ElementId, now: Time) {
+        let Some(listing) = self.of.get_mut(&id) else {
+            return;
+        };
+        let due = Key(now.0.max(listing.held_until.0));
+        if due < listing.due {
+            self.by_time.remove(&(listing.due, id));
+            listing.due = due;
+            self.by_time.insert((due, id));
+        }
+    }
+
     /// Sets a listing aside that is not to be polled yet; says whether it is one.
     pub(super) fn set_aside(&mut self, id: ElementId, now: Time) -> bool {
         let until = self.of.get(&id).map(|listing| listing.held_until);
@@ -170,6 +183,22 @@ mod tests {
         assert_eq!(listings.next_at(), Time(6.0));
         listings.hold(id, Time(5.5));
         assert_eq!(listings.next_at(), Time(6.0));
+    }
+
+    #[test]
+    fn a_listing_is_hastened_and_still_gets_what_it_asked_for() {
+        let mut listings = Listings::default();
+        let id = ElementId(3);
+        listings.set(id, Some(Time(0.0)), Span(9.0));
+        listings.hasten(id, Time(1.0));
+        assert_eq!(listings.pop(Time(1.0)), Some(id));
+        assert_eq!(listings.next_at(), Time(10.0));
+        listings.hold(id, Time(5.0));
+        listings.hasten(id, Time(2.0));
+        listings.hasten(id, Time(6.0));
+        assert_eq!(listings.next_at(), Time(5.0));
+        listings.hasten(ElementId(4), Time(2.0));
+        assert_eq!(listings.len(), 1);
     }
 
     #[test]

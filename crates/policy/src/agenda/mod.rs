@@ -315,6 +315,12 @@ impl Agenda {
         self.listings.hold(id, until);
     }
 
+    /// What a listing lists is known to have changed: it is polled next, or as soon as it
+    /// asked to be.
+    pub fn hasten_listing(&mut self, id: ElementId, now: Time) {
+        self.listings.hasten(id, now);
+    }
+
     /// How many listings there are.
     pub fn n_listings(&self) -> usize {
         self.listings.len()

@@ -528,6 +528,10 @@ pub(crate) async fn poll_next(app: &Shared, id: ElementId) -> Result<(), Problem
         let sources = store.sources()?;
         let current = app.current();
         match settings_of(&sources, kept.element.source, &current.settings.sources) {
+            Some(source) if source.is_paused => {
+                Err(Problem::new(StatusCode::CONFLICT, "its source is paused")
+                    .hint("resume the source first"))
+            }
             Some(_) => Ok(()),
             None => Err(Problem::new(
                 StatusCode::CONFLICT,

@@ -30,7 +30,8 @@ pub(crate) async fn list(app: &Shared, params: &Params) -> Result<Page<SourceVie
         sources.truncate(limit);
         let next = sources.last().filter(|_| has_more);
         let next = next.map(|source| source.name.clone());
-        let view = |source| SourceView::new(source, &current.settings);
+        let trust = view::trust(store)?;
+        let view = |source| SourceView::new(source, &current.settings, &trust);
         let items = sources.iter().map(view).collect();
         Ok(Page { items, next })
     })
@@ -50,7 +51,9 @@ pub(crate) async fn one(app: &Shared, name: String) -> Result<SourceView, Proble
     app.read(move |app, store| {
         let current = app.current();
         let sources = view::sources(store, &current.settings, app.now())?;
-        Ok(SourceView::new(named(&sources, &name)?, &current.settings))
+        let source = named(&sources, &name)?;
+        let trust = view::trust(store)?;
+        Ok(SourceView::new(source, &current.settings, &trust))
     })
     .await
 }

@@ -250,6 +250,8 @@ pub(crate) fn router() -> Router<Shared> {
         .route("/", get(overview::show))
         .route("/sources", get(sources::index).post(sources::add))
         .route("/sources/{name}", get(sources::show).post(sources::change))
+        .route("/sources/{name}/pause", post(sources::pause))
+        .route("/sources/{name}/resume", post(sources::resume))
         .route("/sources/{name}/remove", post(sources::remove))
         .route("/elements", get(elements::index))
         .route("/elements/{id}", get(elements::show))

@@ -4,7 +4,7 @@ use askama::Template;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Response, StatusCode};
-use springtide_engine::view::{self, Status};
+use springtide_engine::view::{self, SourceStatus, Status};
 use springtide_policy::report::share_interval;
 use springtide_store::{Audit, ChangeFilter, Moment};
 
@@ -204,7 +204,8 @@ fn concerns(app: &Shared, status: &Status) -> Vec<Concern> {
     if let Err(problem) = app.health.is_ready(app) {
         add("bad", "/system", problem.detail);
     }
-    for source in status.sources.iter().filter(|source| source.is_in_file) {
+    let is_polled = |source: &&SourceStatus| source.is_in_file && !source.is_paused;
+    for source in status.sources.iter().filter(is_polled) {
         if let Some(error) = &source.error {
             let text = format!("{} fails: {}", source.name, error.message);
             add("bad", &path(&source.name), text);
@@ -220,7 +221,7 @@ fn concerns(app: &Shared, status: &Status) -> Vec<Concern> {
         );
         add("warn", "/budget", text);
     }
-    for source in &status.sources {
+    for source in status.sources.iter().filter(|source| !source.is_paused) {
         let states = source.states;
         if states.failing > 0 && source.error.is_none() {
             let n = view::plural(states.failing, "element");

@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::extract::{Extension, Path, State};
 use axum::http::{Response, StatusCode};
 use serde_json::{Map, Value};
-use springtide_engine::view::{SourceStatus, kind_name};
+use springtide_engine::view::{SourceStatus, TrustView, kind_name};
 
 use super::html::{Format, Html, interval, states, still, when};
 use super::{Frame, page};
@@ -79,6 +79,7 @@ async fn list(
             n_changes: count("n_changes", source.n_changes),
             next: when(source.next_poll_at, now, "–"),
             wrong: match (&source.error, source.is_in_file) {
+                _ if source.is_paused => "paused: kept, and not polled".to_owned(),
                 (Some(error), _) => error.message.clone(),
                 (None, false) => "not in springtide.toml: kept, and not polled".to_owned(),
                 (None, true) => String::new(),
@@ -149,6 +150,8 @@ struct SourcePage {
     kind: &'static str,
     url: String,
     is_in_file: bool,
+    is_paused: bool,
+    trust: Vec<TrustRow>,
     message: Option<String>,
     error: Option<String>,
     measured: Html,
@@ -163,6 +166,63 @@ struct SourcePage {
     states: Html,
     errors: Vec<String>,
     weight: f64,
+}
+
+struct TrustRow {
+    what: &'static str,
+    n: Html,
+    says: Html,
+}
+
+/// What a kind of evidence has been worth, in a row.
+fn trust_row(kind: &str, trust: &TrustView) -> TrustRow {
+    let name = |key: &str| format!("trust.{kind}.{key}");
+    let what = match kind {
+        "lastmod" => "lastmod of sitemaps",
+        "feed" => "entries of feeds",
+        "push" => "pushes",
+        "etag" => "ETag",
+        _ => "Last-Modified",
+    };
+    let count = |key: &str, n: u64| still(&name(key), Some(n as f64), Format::Count, "");
+    match *trust {
+        TrustView::Hints {
+            precision,
+            recall,
+            delay_seconds,
+            n,
+        } => {
+            let share = |key: &str, share| still(&name(key), share, Format::Percent, "?");
+            let delay = still(&name("delay_seconds"), delay_seconds, Format::Brief, "?");
+            TrustRow {
+                what,
+                n: count("n", n),
+                says: Html::joined(&[
+                    share("precision", precision),
+                    " of them were right, ".into(),
+                    share("recall", recall),
+                    " of changes were told, ".into(),
+                    delay,
+                    " after the change".into(),
+                ]),
+            }
+        }
+        TrustView::Validator {
+            n,
+            n_false,
+            is_used,
+        } => TrustRow {
+            what,
+            n: count("n", n),
+            says: Html::joined(&[
+                count("n_false", n_false),
+                match is_used {
+                    true => " were wrong; it is relied on".into(),
+                    false => " were wrong; it is not relied on".into(),
+                },
+            ]),
+        },
+    }
 }
 
 /// `GET /sources/{name}`.
@@ -196,6 +256,12 @@ async fn one(
         kind: view.kind,
         url: view.url.clone(),
         is_in_file: view.is_in_file,
+        is_paused: view.is_paused,
+        trust: view
+            .trust
+            .iter()
+            .map(|(kind, trust)| trust_row(kind, trust))
+            .collect(),
         message: problem.as_ref().map(said),
         error: view
             .error
@@ -261,6 +327,34 @@ pub(super) async fn change(
         None => Err(Problem::unprocessable("A weight is a number, zero or more")),
     };
     match changed {
+        Ok(_) => Ok(see_other(&format!("/sources/{}", api::path_segment(&name)))),
+        Err(problem) => one(&app, name, Some(problem)).await,
+    }
+}
+
+/// `POST /sources/{name}/pause`.
+pub(super) async fn pause(
+    State(app): State<Shared>,
+    Path(name): Path<String>,
+) -> Result<Response<Body>, Problem> {
+    set_paused(app, name, true.into()).await
+}
+
+/// `POST /sources/{name}/resume`.
+pub(super) async fn resume(
+    State(app): State<Shared>,
+    Path(name): Path<String>,
+) -> Result<Response<Body>, Problem> {
+    set_paused(app, name, Value::Null).await
+}
+
+async fn set_paused(
+    app: Shared,
+    name: String,
+    is_paused: Value,
+) -> Result<Response<Body>, Problem> {
+    let keys = Map::from_iter([("paused".to_owned(), is_paused)]);
+    match api::change(&app, name.clone(), keys).await {
         Ok(_) => Ok(see_other(&format!("/sources/{}", api::path_segment(&name)))),
         Err(problem) => one(&app, name, Some(problem)).await,
     }
