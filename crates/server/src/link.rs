@@ -110,6 +110,11 @@ impl Link {
         self.state.borrow().clone()
     }
 
+    /// How it stands, from now on.
+    pub(crate) fn states(&self) -> watch::Receiver<EngineState> {
+        self.state.subscribe()
+    }
+
     pub(crate) fn tally(&self) -> &Tally {
         &self.tally
     }

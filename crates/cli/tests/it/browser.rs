@@ -88,12 +88,19 @@ impl Browser {
             body.len()
         );
         stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        let answer = String::from_utf8_lossy(&answer);
-        let (_, answer) = answer.split_once("\r\n\r\n").unwrap();
-        let answer: Value =
-            serde_json::from_str(answer).unwrap_or_else(|e| panic!("{e}: {answer}"));
+        // It does not hang up, though it is asked to.
+        let mut reader = BufReader::new(stream);
+        let (mut line, mut length) = (String::new(), 0);
+        while line != "\r\n" {
+            line.clear();
+            assert!(reader.read_line(&mut line).unwrap() > 0, "{path}");
+            if let Some(n) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = n.trim().parse().unwrap();
+            }
+        }
+        let mut answer = vec![0; length];
+        reader.read_exact(&mut answer).unwrap();
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
         let value = answer["value"].clone();
         assert!(value["error"].is_null(), "{method} {path}: {value}");
         value
@@ -114,6 +121,22 @@ impl Browser {
         let url = self.call("GET", &format!("/session/{}/url", self.session), &json!({}));
         let url = url::Url::parse(url.as_str().unwrap()).unwrap();
         url.path().to_owned()
+    }
+
+    /// Waits until a key that was pressed has led here.
+    #[track_caller]
+    fn arrives_at(&self, path: &str) {
+        let begun = Instant::now();
+        while self.path() != path {
+            let page = "return document.querySelector('main').innerText;";
+            assert!(
+                begun.elapsed() < Duration::from_secs(10),
+                "never at {path}: {} {}",
+                self.path(),
+                self.run(page)
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Runs a script from outside the page; its policy does not hold for us.
@@ -370,7 +393,7 @@ fn every_page_is_well_in_a_browser_light_and_dark_wide_and_narrow() {
                 json!(true),
                 "{what}: it is wider than the screen"
             );
-            let is_dark = "const c = getComputedStyle(document.body).backgroundColor\
+            let is_dark = "const c = getComputedStyle(document.documentElement).backgroundColor\
                            .match(/[0-9.]+/g).map(Number); return c[0] + c[1] + c[2] < 384;";
             assert_eq!(browser.run(is_dark), json!(scheme == "dark"), "{what}");
             let is_checked = matches!((width, scheme), (1280, "light") | (390, "dark"));
@@ -473,7 +496,7 @@ fn all_that_is_done_is_done_by_keyboard_alone_and_without_a_script() {
         "it.getAttribute('href') === '/sources'",
     );
     browser.press(&[ENTER]);
-    assert_eq!(browser.path(), "/sources");
+    browser.arrives_at("/sources");
     browser.tab_to("the address", "it.id === 'url'");
     let page = origin.url(&origin.site().path(0));
     browser.type_text(&page);
@@ -486,19 +509,21 @@ fn all_that_is_done_is_done_by_keyboard_alone_and_without_a_script() {
         "it.tagName === 'BUTTON' && it.textContent === 'Add'",
     );
     browser.press(&[ENTER]);
-    assert_eq!(browser.path(), "/sources/one");
+    browser.arrives_at("/sources/one");
     assert_eq!(serving.get_json("/api/v1/sources/one")["kind"], "page");
 
     // Pausing it, and going on.
     let pause = "it.tagName === 'BUTTON' && it.textContent.startsWith('Pause')";
     browser.tab_to("the button", pause);
     browser.press(&[ENTER]);
-    assert_eq!(serving.get_json("/api/v1/sources/one")["is_paused"], true);
+    let is_paused =
+        |serving: &Serving| serving.get_json("/api/v1/sources/one")["is_paused"] == true;
+    serving.until("it is paused", |serving| is_paused(serving).then_some(()));
     assert!(place.read("springtide.toml").contains("paused = true"));
     let resume = "it.tagName === 'BUTTON' && it.textContent.startsWith('Resume')";
     browser.tab_to("the button", resume);
     browser.press(&[ENTER]);
-    assert_eq!(serving.get_json("/api/v1/sources/one")["is_paused"], false);
+    serving.until("it goes on", |serving| (!is_paused(serving)).then_some(()));
 
     // Polling now, and reading what changed.
     let id = element_of(&serving, &origin, 1);
@@ -517,10 +542,12 @@ fn all_that_is_done_is_done_by_keyboard_alone_and_without_a_script() {
     let compare = "it.tagName === 'BUTTON' && it.textContent === 'Compare'";
     browser.tab_to("the button", compare);
     browser.press(&[ENTER]);
-    let diff = browser.run("return document.querySelector('main').textContent;");
-    assert!(diff.as_str().unwrap().contains("from 1 to 2"), "{diff}");
+    browser.until(
+        "what changed is shown",
+        "return document.querySelector('main').textContent.includes('from 1 to 2');",
+    );
     let has_lines = "return document.querySelectorAll('.add').length > 0;";
-    assert_eq!(browser.run(has_lines), json!(true), "{diff}");
+    assert_eq!(browser.run(has_lines), json!(true));
     browser.go(&serving, "/changes");
     browser.tab_to("what changed", "it.tagName === 'SUMMARY'");
     browser.press(&[ENTER]);
@@ -533,9 +560,11 @@ fn all_that_is_done_is_done_by_keyboard_alone_and_without_a_script() {
     browser.press(&[CONTROL, "a"]);
     browser.type_text("30/day");
     browser.press(&[ENTER]);
-    assert_eq!(browser.path(), "/budget");
-    let file = place.read("springtide.toml");
-    assert!(file.contains("polls = \"30/day\" # few"), "{file}");
+    serving.until("it is written", |_| {
+        let file = place.read("springtide.toml");
+        file.contains("polls = \"30/day\" # few").then_some(())
+    });
+    browser.arrives_at("/budget");
     let complaints = browser.complaints(&serving);
     assert!(complaints.is_empty(), "{complaints:?}");
     drop(browser);

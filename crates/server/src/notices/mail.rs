@@ -72,6 +72,11 @@ impl Mail {
         Ok(Self { to, from, smtp })
     }
 
+    /// Whom to.
+    pub(super) fn shown(&self) -> String {
+        self.to.to_string()
+    }
+
     /// Sends a notice; an error says why it was not taken, and never has the password.
     pub(super) async fn send(&self, notice: &[u8], http: &HttpSettings) -> Result<(), String> {
         let sent = self.try_to_send(notice, http).await;

@@ -99,7 +99,7 @@ const MOST_WAITING: usize = 5000;
 /// Elements that are known to be failing.
 const MOST_FAILING: usize = 100_000;
 /// The first try again, the longest wait between two, and when it is given up.
-const FIRST_RETRY_MS: i64 = 4000;
+const FIRST_RETRY_MS: i64 = 2000;
 const LONGEST_RETRY_MS: i64 = 3_600_000;
 const GIVEN_UP_MS: i64 = 86_400_000;
 
@@ -126,6 +126,9 @@ struct Receiver {
     /// Whether it was told that the target is missed.
     is_missed: bool,
     n_given_up: u64,
+    /// Why the first that waits was not taken.
+    #[serde(default)]
+    error: Option<String>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -161,14 +164,18 @@ pub(crate) async fn tell(app: Shared, first: u64) {
     let mut under_way: BTreeSet<String> = BTreeSet::new();
     let mut looked_at = None::<std::time::Instant>;
     let mut latest = app.feed.latest();
+    let mut states = app.link.states();
     loop {
         tokio::select! {
             _ = tokio::time::sleep(LOOKS) => {}
             _ = latest.changed() => {}
+            // What is found from the first turn on is told, so it is written down at once
+            // from where.
+            _ = states.changed() => {}
             Some(Ok((name, id, done))) = deliveries.join_next() => {
                 under_way.remove(&name);
                 if let Some(outbox) = &mut outbox {
-                    outbox.conclude(&name, &id, done.is_ok(), app.now().0);
+                    outbox.conclude(&name, &id, done, app.now().0);
                 }
             }
         }
@@ -422,14 +429,15 @@ impl Outbox {
     }
 
     /// A notice was delivered, or is tried again later.
-    fn conclude(&mut self, name: &str, id: &str, is_done: bool, now: i64) {
+    fn conclude(&mut self, name: &str, id: &str, done: Result<(), String>, now: i64) {
         let Some(receiver) = self.receivers.get_mut(name) else {
             return;
         };
         let Some(notice) = receiver.waiting.front_mut().filter(|n| n.id == id) else {
             return;
         };
-        if is_done {
+        receiver.error = done.err();
+        if receiver.error.is_none() {
             receiver.waiting.pop_front();
         } else if now - notice.at > GIVEN_UP_MS {
             receiver.waiting.pop_front();
@@ -438,6 +446,50 @@ impl Outbox {
             let wait = FIRST_RETRY_MS.saturating_mul(1 << notice.n_tries.min(20));
             notice.n_tries += 1;
             notice.next_at = now + wait.min(LONGEST_RETRY_MS);
+        }
+    }
+}
+
+/// How it stands with a receiver, as it is shown.
+pub(crate) struct ReceiverView {
+    pub(crate) name: String,
+    pub(crate) n_waiting: usize,
+    pub(crate) oldest: Option<Moment>,
+    pub(crate) n_given_up: u64,
+    pub(crate) error: Option<String>,
+}
+
+/// How it stands with all receivers.
+pub(crate) fn receivers(
+    store: &dyn Reader,
+    targets: &[NoticeTarget],
+) -> Result<Vec<ReceiverView>, Problem> {
+    let outbox = Outbox::read(store, 0)?;
+    let view = |target: &NoticeTarget| {
+        let known = outbox.receivers.get(&target.name);
+        let waiting = known.map(|known| &known.waiting);
+        ReceiverView {
+            name: target.to.shown(),
+            n_waiting: waiting.map_or(0, VecDeque::len),
+            oldest: waiting.and_then(|w| w.front()).map(|n| Moment(n.at)),
+            n_given_up: known.map_or(0, |known| known.n_given_up),
+            error: known.and_then(|known| known.error.clone()),
+        }
+    };
+    Ok(targets.iter().map(view).collect())
+}
+
+impl NoticeTo {
+    /// Where, for those who need not know how to get there: the path of a hook is often
+    /// its password.
+    fn shown(&self) -> String {
+        match self {
+            Self::Web(url) => url.origin().ascii_serialization(),
+            Self::Command(line) => {
+                let program = line.split_whitespace().next();
+                program.unwrap_or_default().to_owned()
+            }
+            Self::Mail(mail) => mail.shown(),
         }
     }
 }

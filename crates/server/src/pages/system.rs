@@ -16,6 +16,7 @@ use super::{Frame, page};
 use crate::app::Shared;
 use crate::door::see_other;
 use crate::link::EngineState;
+use crate::notices;
 use crate::params::Params;
 use crate::problem::Problem;
 
@@ -33,8 +34,17 @@ struct SystemPage {
     uptime: String,
     store: Html,
     bodies: Html,
+    receivers: Vec<ReceiverRow>,
     hosts: Vec<HostRow>,
     errors: Vec<ErrorCount>,
+}
+
+struct ReceiverRow {
+    name: String,
+    n_waiting: usize,
+    since: Html,
+    n_given_up: u64,
+    error: String,
 }
 
 struct HostRow {
@@ -69,8 +79,9 @@ async fn shown(
 ) -> Result<Response<Body>, Problem> {
     let status = app.status().await?;
     let now = app.now();
-    let (mut hosts, names) = app
-        .read(|_, store| {
+    let (mut hosts, names, receivers) = app
+        .read(|app, store| {
+            let receivers = notices::receivers(store, &app.current().notices)?;
             let hosts = store.hosts()?;
             let ids: Vec<GroupId> = hosts.iter().map(|host| host.group).collect();
             let groups = store.groups_by_id(&ids)?;
@@ -78,7 +89,7 @@ async fn shown(
                 .into_iter()
                 .map(|group| (group.id, group.name))
                 .collect();
-            Ok((hosts, names))
+            Ok((hosts, names, receivers))
         })
         .await?;
     let left_alone = |host: &Host| host.not_before.filter(|until| *until > now);
@@ -119,6 +130,15 @@ async fn shown(
         uptime: brief(app.started_at.elapsed().as_secs_f64()),
         store: bytes("disk.store_bytes", disk.map(|disk| disk.store_bytes)),
         bodies: bytes("disk.bodies_bytes", disk.map(|disk| disk.bodies_bytes)),
+        receivers: (receivers.into_iter())
+            .map(|receiver| ReceiverRow {
+                name: receiver.name,
+                n_waiting: receiver.n_waiting,
+                since: when(receiver.oldest, now, "–"),
+                n_given_up: receiver.n_given_up,
+                error: receiver.error.unwrap_or_default(),
+            })
+            .collect(),
         hosts: rows.collect(),
         errors: status.errors.clone(),
     };
