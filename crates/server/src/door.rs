@@ -424,7 +424,9 @@ fn add_headers(headers: &mut HeaderMap) {
     };
     add(CONTENT_SECURITY_POLICY, PAGE_POLICY);
     add(X_CONTENT_TYPE_OPTIONS, "nosniff");
-    add(REFERRER_POLICY, "no-referrer");
+    // Others are told nothing. With `no-referrer` browsers would not even tell us that a form
+    // is one of ours: its Origin would be `null`.
+    add(REFERRER_POLICY, "same-origin");
     add(CACHE_CONTROL, "no-store");
     add(HeaderName::from_static("x-frame-options"), "DENY");
     add(

@@ -20,7 +20,7 @@ const N_KILLS: usize = 6;
 /// What receivers were sent, taken or not.
 type Sent = Arc<Mutex<Vec<Value>>>;
 
-/// A receiver that fails one time in five, in one of three ways; its port.
+/// A receiver that fails one time in four, in one of three ways; its port.
 fn receiver(seed: u64) -> (u16, Sent) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -30,7 +30,7 @@ fn receiver(seed: u64) -> (u16, Sent) {
         let mut rng = Pcg64::seed_from_u64(seed);
         for stream in listener.incoming().flatten() {
             // One that is killed while it sends has sent nothing.
-            let _ = hear(stream, &heard, rng.random_range(0..15));
+            let _ = hear(stream, &heard, rng.random_range(0..12));
         }
     });
     (port, sent)
@@ -105,6 +105,7 @@ fn whoever_is_killed_again_and_again_tells_every_change_and_invents_none() {
         (of("locator"), of("found_at"), of("digest"))
     };
     let found: BTreeSet<_> = found.iter().map(name).collect();
+    let mut n_again = 0;
     for sent in [first, second] {
         serving.until("every change is told", |_| {
             let sent = sent.lock().unwrap();
@@ -127,6 +128,7 @@ fn whoever_is_killed_again_and_again_tells_every_change_and_invents_none() {
                 assert_eq!(*ids.entry(name(event)).or_insert(id), id, "{event}");
             }
         }
-        assert!(sent.len() > by_id.len(), "nothing had to be sent again");
+        n_again += sent.len() - by_id.len();
     }
+    assert!(n_again > 0, "nothing had to be sent again");
 }
