@@ -116,6 +116,11 @@ pub(crate) fn until(
                 }
                 return conclude(&ended, false, signals, talk.of_log(args.log), is_read);
             }
+            // Told to stop before it had begun.
+            Err(_) if signals.received() == Some(Code::Terminated) => {
+                drop(server);
+                return Ok(());
+            }
             Err(failure) if failure.code() == Code::InUse => {
                 link.is_read_only(failure.in_a_line());
                 let line = format!("{}; reading only, until it ends", failure.in_a_line());
