@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use jiff::Timestamp;
 use springtide_engine::view::{Outlook, Rank, SortKey, Status};
 use springtide_store::{ElementId, Moment, Reader, SourceId, State};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::cached::Cached;
 use crate::door::Door;
@@ -17,6 +17,7 @@ use crate::health::Health;
 use crate::hints::KeyFiles;
 use crate::lab::Lab;
 use crate::link::{EngineState, Link, read_only};
+use crate::pages::{Bought, bought};
 use crate::problem::Problem;
 use crate::project::{Current, FileChange, Folder, ProjectFile, Refusal};
 use crate::settings::ServerSettings;
@@ -49,6 +50,9 @@ pub(crate) struct App {
     reading: Semaphore,
     status: Cached<Status>,
     outlook: Cached<Mutex<Outlook>>,
+    bought: Cached<Bought>,
+    /// What was computed has been forgotten.
+    forgotten: Notify,
     orders: Mutex<HashMap<OrderOf, KeptOrder>>,
 }
 
@@ -92,6 +96,8 @@ impl App {
             reading: Semaphore::new(MOST_READING),
             status: Cached::new(read_status),
             outlook: Cached::new(read_outlook),
+            bought: Cached::new(bought),
+            forgotten: Notify::new(),
             orders: Mutex::default(),
         }
     }
@@ -137,6 +143,19 @@ impl App {
     /// What is to come of all elements.
     pub(crate) async fn outlook(self: &Arc<Self>) -> Result<Arc<Mutex<Outlook>>, Problem> {
         self.outlook.get(self, |app| &app.outlook).await
+    }
+
+    /// What the present budget buys, once that is known.
+    pub(crate) async fn bought(self: &Arc<Self>) -> Result<Option<Arc<Bought>>, Problem> {
+        self.bought.soon(self, |app| &app.bought).await
+    }
+
+    /// What is to come, as it was seen last, or else now.
+    pub(crate) fn latest_outlook(self: &Arc<Self>) -> Result<Arc<Mutex<Outlook>>, Problem> {
+        match self.outlook.latest() {
+            Some(outlook) => Ok(outlook),
+            None => read_outlook(self).map(Arc::new),
+        }
     }
 
     /// Elements in an order. Of many, it takes a while to make, and is kept for a while.
@@ -192,10 +211,30 @@ impl App {
     fn forget(&self) {
         self.status.forget();
         self.outlook.forget();
+        self.bought.forget();
+        self.forgotten.notify_one();
         self.orders
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clear();
+    }
+}
+
+/// Computes what takes a while before anyone asks for it: when the engine has started, and
+/// when the settings have changed.
+pub(crate) async fn warm_up(app: Shared) {
+    let mut states = app.link.states();
+    loop {
+        tokio::select! {
+            changed = states.changed() => if changed.is_err() {
+                return;
+            },
+            () = app.forgotten.notified() => {}
+        }
+        // What goes wrong is told to whoever asks for it.
+        let _ = app.status().await;
+        let _ = app.outlook().await;
+        let _ = app.bought().await;
     }
 }
 

@@ -13,6 +13,8 @@ const TIMES_COST: u32 = 10;
 /// older than the time below.
 const QUICK: Duration = Duration::from_millis(40);
 const STALE_FOR: Duration = Duration::from_secs(60);
+/// What is wanted soon is wanted within this: a page is to be there at once.
+const SOON: Duration = Duration::from_millis(60);
 
 /// The latest value, computed by one at a time.
 pub(crate) struct Cached<T> {
@@ -86,6 +88,27 @@ impl<T: Send + Sync + 'static> Cached<T> {
             Some(slot) => Ok(slot.value),
             None => self.renew(app).await,
         }
+    }
+
+    /// The value, unless it takes long to compute and there is no older one: then it is
+    /// there when somebody asks again.
+    pub(crate) async fn soon(
+        &self,
+        app: &Shared,
+        of: fn(&Shared) -> &Self,
+    ) -> Result<Option<Arc<T>>, Problem> {
+        let app = Arc::clone(app);
+        let getting = tokio::spawn(async move { of(&app).get(&app, of).await });
+        match tokio::time::timeout(SOON, getting).await {
+            Ok(Ok(value)) => value.map(Some),
+            Ok(Err(_)) => Err(Problem::unavailable("that went wrong, and it is our fault")),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// The value as it was computed last, whenever that was.
+    pub(crate) fn latest(&self) -> Option<Arc<T>> {
+        self.slot().map(|slot| slot.value)
     }
 
     async fn renew(&self, app: &Shared) -> Result<Arc<T>, Problem> {

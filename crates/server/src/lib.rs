@@ -96,6 +96,7 @@ impl Server {
                 tokio::spawn(feed::follow(Arc::clone(&app)));
                 tokio::spawn(health::watch(Arc::clone(&app)));
                 tokio::spawn(notices::tell(Arc::clone(&app), first));
+                tokio::spawn(app::warm_up(Arc::clone(&app)));
                 tokio::spawn(websub::subscribe(Arc::clone(&app)));
                 listen::listen(listener, router(app), stopped).await;
             });

@@ -1,5 +1,7 @@
 //! `/budget`: what another would buy, and where this one goes.
 
+use std::sync::PoisonError;
+
 use askama::Template;
 use axum::body::Body;
 use axum::extract::{Extension, Request, State};
@@ -11,7 +13,6 @@ use springtide_policy::Cost;
 use super::html::{Format, Html, bar, curve, still};
 use super::sources::said;
 use super::{Frame, page};
-use crate::api::settings::plan_for;
 use crate::app::Shared;
 use crate::door::{Payload, form, see_other};
 use crate::params::Params;
@@ -24,6 +25,7 @@ struct BudgetPage {
     frame: Frame,
     error: Option<String>,
     is_saved: bool,
+    is_computing: bool,
     per_day: Html,
     used: Html,
     price: Html,
@@ -92,7 +94,8 @@ async fn shown(
     is_saved: bool,
 ) -> Result<Response<Body>, Problem> {
     let status = app.status().await?;
-    let plan = plan_for(app, None).await?;
+    let bought = app.bought().await?;
+    let plan = bought.as_ref().and_then(|bought| bought.plan.as_ref());
     let settings = app.blocking(|app| Ok(app.file.settings()?)).await.ok();
     let written = settings.and_then(|settings| {
         let polls = settings.get("budget")?.get("polls")?;
@@ -128,20 +131,24 @@ async fn shown(
         slider_min: at - 1.0,
         slider_max: at + 1.0,
         slider_at: at,
-        chart: match &plan {
+        is_computing: bought.is_none(),
+        chart: match plan {
             Some(plan) => drawn(plan, target),
+            None if bought.is_none() => {
+                Html::from("That is being computed. Look again in a moment.")
+            }
             None => Html::from(
                 "No poll has shown yet how often anything changes. Come again when everything \
                  was polled twice.",
             ),
         },
-        curve: plan.as_ref().map_or_else(Vec::new, |plan| {
+        curve: plan.map_or_else(Vec::new, |plan| {
             plan.curve
                 .iter()
                 .map(|point| point_row(point, plan))
                 .collect()
         }),
-        classes: classes(app).await?,
+        classes: bought.as_deref().map(classes).unwrap_or_default(),
         by_source: (status.sources.iter())
             .map(|source| SourceRow {
                 name: source.name.clone(),
@@ -196,16 +203,23 @@ const CLASSES: [(f64, &str); 5] = [
     (0.0, "more rarely"),
 ];
 
-/// Where the polls of the present plan go, by how often elements change.
-async fn classes(app: &Shared) -> Result<Vec<ClassRow>, Problem> {
-    let outlook = app.outlook().await?;
-    app.blocking(move |_| {
-        let outlook = outlook
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let (Some(plan), polled) = (outlook.plan(), outlook.polled()) else {
-            return Ok(Vec::new());
-        };
+/// What the present budget buys, and where its polls go.
+pub(crate) struct Bought {
+    plan: Option<PlanView>,
+    /// Of each class, how many elements there are, and how many polls a day they get.
+    classes: Option<[(u64, f64); CLASSES.len()]>,
+}
+
+/// Computes it, of all elements.
+pub(crate) fn bought(app: &Shared) -> Result<Bought, Problem> {
+    let store = app.folder.store()?;
+    let (settings, now) = (&app.current().settings, app.now());
+    let sources = view::sources(&*store, settings, now)?;
+    let plan = view::plan(&*store, settings, &sources, None, now)?;
+    let outlook = app.latest_outlook()?;
+    let outlook = outlook.lock().unwrap_or_else(PoisonError::into_inner);
+    let polled = outlook.polled();
+    let classes = outlook.plan().map(|plan| {
         let mut sums = [(0_u64, 0.0); CLASSES.len()];
         for (rate, weight) in polled.rates.iter().zip(&polled.weights) {
             let class = (CLASSES.iter()).position(|(least, _)| rate.as_per_day() >= *least);
@@ -213,17 +227,22 @@ async fn classes(app: &Shared) -> Result<Vec<ClassRow>, Problem> {
             *n += 1;
             *per_day += plan.frequency(*rate, *weight, Cost::ONE, None).as_per_day();
         }
-        let all: f64 = sums.iter().map(|(_, per_day)| per_day).sum();
-        let rows = CLASSES
-            .iter()
-            .zip(sums)
-            .map(|((_, name), (n, per_day))| ClassRow {
-                name,
-                n: view::count(n as usize),
-                per_day: view::per_day(per_day),
-                bar: bar(per_day / all.max(f64::MIN_POSITIVE)),
-            });
-        Ok(rows.collect())
-    })
-    .await
+        sums
+    });
+    Ok(Bought { plan, classes })
+}
+
+/// Where the polls of the present plan go, by how often elements change.
+fn classes(bought: &Bought) -> Vec<ClassRow> {
+    let Some(sums) = bought.classes else {
+        return Vec::new();
+    };
+    let all: f64 = sums.iter().map(|(_, per_day)| per_day).sum();
+    let row = |((_, name), (n, per_day)): (&(f64, &'static str), (u64, f64))| ClassRow {
+        name,
+        n: view::count(n as usize),
+        per_day: view::per_day(per_day),
+        bar: bar(per_day / all.max(f64::MIN_POSITIVE)),
+    };
+    CLASSES.iter().zip(sums).map(row).collect()
 }

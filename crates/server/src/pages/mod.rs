@@ -10,6 +10,8 @@ mod overview;
 mod sources;
 mod system;
 
+pub(crate) use budget::{Bought, bought};
+
 use askama::Template;
 use axum::Router;
 use axum::body::Body;
