@@ -61,6 +61,15 @@ struct ValidatorCounts {
     is_used: bool,
 }
 
+/// What a table's cursor has been worth, in rows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+struct CursorCounts {
+    /// Rows that it showed to have come or changed.
+    n_shown: u64,
+    /// Rows of which a poll of a block showed it, and it should have before.
+    n_missed: u64,
+}
+
 /// All that is counted of a source.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -68,6 +77,7 @@ struct OfSource {
     hints: BTreeMap<HintKind, HintCounts>,
     etag: ValidatorCounts,
     last_modified: ValidatorCounts,
+    cursor: CursorCounts,
 }
 
 /// What evidence has been worth, while it runs.
@@ -163,6 +173,16 @@ impl Trust {
         self.is_unkept = true;
     }
 
+    /// A cursor showed changes of so many rows, and missed those of so many.
+    pub(crate) fn note_cursor(&mut self, source: SourceId, n_shown: usize, n_missed: usize) {
+        if n_shown + n_missed > 0 {
+            let cursor = &mut self.of.entry(source.0).or_default().cursor;
+            cursor.n_shown += n_shown as u64;
+            cursor.n_missed += n_missed as u64;
+            self.is_unkept = true;
+        }
+    }
+
     /// What is to be kept, if it is time, or at the end.
     pub(crate) fn take_unkept(&mut self, now: Moment, is_over: bool) -> Option<Fact> {
         let is_time = self
@@ -245,6 +265,17 @@ fn shown_of(of: &OfSource) -> BTreeMap<&'static str, TrustView> {
         };
         shown.insert(name, view);
     }
+    let CursorCounts { n_shown, n_missed } = of.cursor;
+    if n_shown + n_missed > 0 {
+        let view = TrustView::Hints {
+            // What it shows has changed: it is there to be seen.
+            precision: (n_shown > 0).then_some(1.0),
+            recall: share(n_shown, n_shown + n_missed),
+            delay_seconds: None,
+            n: n_shown,
+        };
+        shown.insert("cursor", view);
+    }
     for (name, counts) in [("etag", of.etag), ("last_modified", of.last_modified)] {
         if counts.n > 0 {
             let view = TrustView::Validator {
@@ -290,6 +321,11 @@ mod tests {
                 delay_seconds: Some(2.0),
                 n: 2
             }
+        );
+        trust.note_cursor(source, 3, 1);
+        let views = shown_of(&trust.of[&3]);
+        assert!(
+            matches!(views["cursor"], TrustView::Hints { recall, n, .. } if recall == Some(0.75) && n == 3)
         );
         let is_kept = |fact: Option<Fact>| matches!(fact, Some(Fact::Note(NOTE, Some(_))));
         assert!(is_kept(trust.take_unkept(Moment(30_000), false)));

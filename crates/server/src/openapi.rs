@@ -507,6 +507,7 @@ fn schemas() -> Value {
             "type": "object", "additionalProperties": false,
             "properties": {
                 "lastmod": to("HintTrust"), "feed": to("HintTrust"), "push": to("HintTrust"),
+                "cursor": to("HintTrust"),
                 "etag": to("ValidatorTrust"), "last_modified": to("ValidatorTrust")
             },
             "description": "What evidence of changes has been worth, by kind, where any was met"

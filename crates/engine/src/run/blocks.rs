@@ -23,8 +23,8 @@ use crate::register::table_group;
 use crate::settings::{GroupRule, TableSettings};
 use crate::source::Sighting;
 use crate::table::{
-    Asked, BlockRead, CONTENT_TYPE, CopyFile, CursorRead, CursorState, Range, Rows, Table,
-    TableJob, TableRead, Update, cut, difference, key_text, order,
+    Asked, BlockRead, CONTENT_TYPE, CopyFile, CursorRead, CursorState, Range, RowChange, Rows,
+    Table, TableJob, TableRead, Update, Value, cut, difference, key_text, order,
 };
 use crate::{Error, clock};
 
@@ -48,6 +48,8 @@ pub(super) struct TableState {
     starts: HashMap<String, ElementId>,
     /// What is to be done to the copy once it is kept.
     pending: Vec<Update>,
+    /// How far the cursor has come, if it was polled since the start.
+    cursor_high: Option<Value>,
 }
 
 #[derive(Debug, Clone)]
@@ -81,6 +83,21 @@ impl TableState {
                 self.starts.remove(&start);
             }
         }
+    }
+
+    /// How many of these changes the cursor should have shown, and has not: those of rows
+    /// that are gone, or are behind where it has come.
+    fn n_missed(&self, columns: &[String], changes: &[RowChange]) -> usize {
+        let cursor = self.table.settings.cursor.as_ref();
+        let place = cursor.and_then(|name| columns.iter().position(|column| column == name));
+        let (Some(place), Some(high)) = (place, &self.cursor_high) else {
+            return 0;
+        };
+        let is_missed = |change: &&RowChange| match &change.after {
+            Some(row) => row[place].order(high).is_none_or(Ordering::is_le),
+            None => true,
+        };
+        changes.iter().filter(is_missed).count()
     }
 
     /// The block after one.
@@ -128,6 +145,7 @@ impl Engine {
                 blocks: BTreeMap::new(),
                 starts: HashMap::new(),
                 pending: Vec::new(),
+                cursor_high: None,
             };
             let (mut kept_blocks, mut cursor) = (Vec::new(), None);
             let mut walk = Walk::new(Some(source), PER_PAGE);
@@ -467,6 +485,10 @@ impl Engine {
             self.expect();
         }
         if let Some(state) = self.tables.get_mut(&source) {
+            if !is_first && read.columns == read.columns_before {
+                let n_missed = state.n_missed(&read.columns, &read.rows);
+                self.trust.note_cursor(source, 0, n_missed);
+            }
             state.pending.push(Update {
                 columns: read.columns,
                 key: read.key,
@@ -580,6 +602,9 @@ impl Engine {
         if read.is_cut_short {
             self.agenda.look_at(element.id, Some(element.host), at);
         }
+        if let Some(state) = self.tables.get_mut(&source) {
+            state.cursor_high.clone_from(&read.high);
+        }
         if !read.is_ordered || read.rows.rows.is_empty() {
             return Ok(());
         }
@@ -609,32 +634,35 @@ impl Engine {
                 rows.rows.push(row.clone());
             }
         }
+        let mut n_shown = 0;
         for (id, rows) in by_block {
-            self.refresh_block(id, rows, done, now)?;
+            n_shown += self.refresh_block(id, rows, done, now)?;
         }
+        self.trust.note_cursor(source, n_shown, 0);
         Ok(())
     }
 
-    /// Rows of a block as they are now; of the rest of it nothing is said.
+    /// Rows of a block as they are now; of the rest of it nothing is said. Says how many of
+    /// them are news.
     fn refresh_block(
         &mut self,
         id: ElementId,
         news: Rows,
         done: &Done,
         now: Moment,
-    ) -> Result<(), Error> {
+    ) -> Result<usize, Error> {
         // One that is being read will show them too.
         let kept = self
             .ledger
             .kept(id)?
             .filter(|_| !self.agenda.is_under_way(id));
         let Some((kept, copy)) = kept.and_then(|kept| Some((kept.clone(), kept.copy?))) else {
-            return Ok(());
+            return Ok(0);
         };
         let body = self.context.bodies.get(copy.body).ok();
         let before = body.and_then(|body| Rows::from_body(&body));
         let Some(before) = before.filter(|before| before.columns == news.columns) else {
-            return Ok(());
+            return Ok(0);
         };
         let mut after = before.clone();
         let places: HashMap<String, usize> = (before.rows.iter().enumerate())
@@ -651,14 +679,15 @@ impl Engine {
             .sort_by(|a, b| order(&before.key_of(a), &before.key_of(b)).unwrap_or(Ordering::Equal));
         let rows = difference(&before, vec![after.clone()]);
         if rows.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
+        let n_news = rows.len();
         let source = kept.element.source;
         let Some(state) = self.tables.get(&source) else {
-            return Ok(());
+            return Ok(0);
         };
         let Some(range) = state.blocks.get(&id).map(|block| block.range.clone()) else {
-            return Ok(());
+            return Ok(0);
         };
         let (name, size) = (state.table.name.clone(), state.table.size());
         let (columns, key) = (after.columns.clone(), after.key.clone());
@@ -676,7 +705,7 @@ impl Engine {
         let mut digests = Vec::new();
         let mut pieces = pieces.into_iter();
         let Some((range, n_rows, sighting)) = pieces.next() else {
-            return Ok(());
+            return Ok(0);
         };
         let mut own = kept.clone();
         own.element.locator = range.locator(&name);
@@ -713,7 +742,7 @@ impl Engine {
                 previous_poll_at: done.job.kept.history.synced_at,
             });
         }
-        Ok(())
+        Ok(n_news)
     }
 
     /// Copies follow what has been kept.

@@ -84,7 +84,8 @@ impl Engine {
                 self.trust.note_date(source, is_false, is_used);
             }
         }
-        if copy.is_some_and(|copy| copy.etag.is_some()) && seen.is_answered() {
+        let is_table = kind == SourceKind::Table;
+        if !is_table && copy.is_some_and(|copy| copy.etag.is_some()) && seen.is_answered() {
             let is_false = keep::shows_a_false_tag(seen);
             self.trust.note_etag(source, is_false);
         }

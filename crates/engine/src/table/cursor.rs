@@ -98,6 +98,8 @@ pub(crate) struct CursorRead {
     pub(crate) is_ordered: bool,
     /// Whether there is more.
     pub(crate) is_cut_short: bool,
+    /// The highest value seen.
+    pub(crate) high: Option<Value>,
     /// How far it has come, as a body.
     body: Option<BodyId>,
     digest: [u8; 32],
@@ -168,6 +170,7 @@ pub(super) async fn read(
     Ok(CursorRead {
         is_ordered: shape.is_ordered,
         is_cut_short,
+        high: next.high,
         body: has_moved
             .then(|| bodies.put(&body))
             .transpose()
