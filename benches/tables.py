@@ -58,7 +58,7 @@ class Server:
         self.run(
             self.bin / "pg_ctl", "-D", data, "-w", "-l", folder / "log", "start", "-o",
             f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} "
-            "-c shared_buffers=512MB -c fsync=off -c track_io_timing=off",
+            "-c shared_buffers=512MB -c fsync=off -c shared_preload_libraries=pg_stat_statements",
         )
         self.data = data
 
@@ -93,16 +93,7 @@ class Server:
         self.run(self.bin / "pg_ctl", "-D", self.data, "-m", "immediate", "stop")
 
 
-def seconds_of(server, text, repeats=40):
-    """The server's own time for a statement: the median of some, in milliseconds."""
-    took = []
-    for _ in range(repeats):
-        plan = server.sql(f"explain (analyze, timing off, format json) {text}")
-        took.append(json.loads(plan)[0]["Execution Time"])
-    return sorted(took)[len(took) // 2]
-
-
-def sent(server, text, repeats=200):
+def latency(server, text, repeats=200):
     """Milliseconds of a statement as a client meets it, by pgbench, over one connection."""
     script = server.folder / "statement.sql"
     script.write_text(text.replace("\n", " ") + ";\n")
@@ -124,12 +115,19 @@ def springtide(program, folder, *arguments):
     return took, max(before, most) / 1024
 
 
-def statistics(server):
+def spent(server):
+    """What statements took since this was last asked: how many, seconds, and rows sent."""
     text = server.sql(
-        "select sum(calls), sum(total_exec_time), sum(rows) from pg_stat_statements "
-        "where query not ilike '%pg_stat%'")
+        "select coalesce(sum(calls), 0), coalesce(sum(total_exec_time + total_plan_time), 0), "
+        "coalesce(sum(rows), 0) from pg_stat_statements where query not ilike '%pg_stat_statements%'")
     calls, took, rows = text.split("|")
-    return int(calls), float(took), int(rows)
+    server.sql("select pg_stat_statements_reset()")
+    return int(calls), float(took) / 1000, int(rows)
+
+
+def told(name, figures):
+    calls, took, rows = figures
+    print(f"{name:25} {calls:12,} statements, {took:.2f} s of the server, {rows:,} rows sent")
 
 
 def main():
@@ -152,10 +150,11 @@ def main():
 def measure(server, folder, options):
     n = options.rows
     server.sql(
+        "create extension pg_stat_statements; "
         "create table orders (id bigint primary key, customer int, status text, total numeric(12, 2), "
         "note text, updated_at timestamptz); "
-        f"insert into orders select i, i % 99991, 'new', i % 10000 / 100.0, md5(i::text), now() "
-        f"from generate_series(1, {n}) i; analyze orders; vacuum orders".split("; analyze")[0])
+        "insert into orders select i, i % 99991, 'new', i % 10000 / 100.0, md5(i::text), now() "
+        f"from generate_series(1, {n}) i")
     server.sql("vacuum analyze orders")
 
     took, n_rows, n_bytes = server.copy()
@@ -171,28 +170,48 @@ def measure(server, folder, options):
     mark = (
         "select encode(sha256(convert_to(coalesce(string_agg(mark, ','), ''), 'UTF8')), 'hex') from "
         f"(select xmin::text as mark from orders where id >= {low} and id < {high} order by id) as marks")
-    reading, digest = sent(server, rows), sent(server, mark)
+    reading, digest = latency(server, rows), latency(server, mark)
     print(f"a block of 500 rows       {reading:12.2f} ms to read, {digest:.2f} ms for its digest ({digest / reading:.2f})")
 
+    server.sql("create table copied as select * from orders; alter table copied add primary key (id)")
+    server.sql("vacuum analyze copied")
+    for _ in range(2):
+        # The second time it knows more of where to look.
+        find_changes(server, project, options)
+
+
+def find_changes(server, project, options):
+    n = options.rows
     for at in range(5):
-        first_id = n // 6 * (at + 1)
-        server.sql(f"update orders set status = 'paid', updated_at = now() where id >= {first_id} and id < {first_id + 200}")
-    try_reladiff(server)
-    began = time.monotonic()
-    for _ in range(20):
-        springtide(options.program, project, "run", "--for", "5s")
-        log = subprocess.run(
-            [options.program, "log", "--rows", "--json", "--since", "1h"],
-            cwd=project, capture_output=True, text=True).stdout
-        n_found = sum('"kind":"changed"' in line for line in log.splitlines())
-        print(f"springtide found          {n_found:12,} of 1,000 changes after {time.monotonic() - began:.0f} s")
-        if n_found >= 1000:
-            break
-
-
-def try_reladiff(server):
-    if shutil.which("reladiff") is None:
+        low = n // 6 * (at + 1)
+        server.sql(f"update orders set status = status || '+', updated_at = now() where id >= {low} and id < {low + 200}")
+    spent(server)
+    if shutil.which("reladiff"):
+        url = server.url.replace("postgres:", "postgresql:").split("?")[0]
+        command = ["reladiff", url, "orders", url, "copied", "-k", "id", "-c", "%", "--json"]
+        found = subprocess.run(command, capture_output=True, text=True)
+        told("reladiff", spent(server))
+        if found.returncode != 0:
+            print(found.stderr[-500:])
+    else:
         print("reladiff                             is not installed")
+    known = n_changed(options, project)
+    began = time.monotonic()
+    for _ in range(60):
+        springtide(options.program, project, "run", "--for", "2s", "--budget", "100/s")
+        found = n_changed(options, project) - known
+        if found >= 1000:
+            break
+    told("springtide", spent(server))
+    print(f"                          {found:12,} of 1,000 changes in {time.monotonic() - began:.0f} s at 100 statements a second")
+    server.sql("update copied set status = orders.status, updated_at = orders.updated_at from orders "
+               "where orders.id = copied.id and orders.status <> copied.status")
+
+
+def n_changed(options, project):
+    log = subprocess.run([options.program, "log", "--rows", "--json", "--since", "1h", "--limit", "5000"],
+                         cwd=project, capture_output=True, text=True).stdout
+    return sum('"kind":"changed"' in line for line in log.splitlines())
 
 
 if __name__ == "__main__":

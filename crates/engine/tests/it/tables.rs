@@ -11,6 +11,7 @@ use rusqlite::{Connection, params};
 use springtide_engine::Settings;
 use springtide_engine::settings::{Password, TableSettings};
 use springtide_engine::table::{CopyReader, From, Place, RowLogged};
+use springtide_engine::view::TrustView;
 use springtide_store::{ElementId, FailureKind, Reader, Role, SourceKind, Sqlite, State};
 
 use crate::run::{elements, settings};
@@ -314,6 +315,15 @@ async fn a_cursor_brings_rows_without_polls_of_their_blocks() {
         .run_for(project.path(), &project.settings, 180.0)
         .await;
     project.assert_in_step("orders");
+    let store = Sqlite::read_only(project.path().join(".springtide")).unwrap();
+    let trust = springtide_engine::view::trust(&store).unwrap();
+    let Some(TrustView::Hints { recall, n, .. }) = trust.values().find_map(|of| of.get("cursor"))
+    else {
+        panic!("{trust:?}");
+    };
+    // Of forty rows nearly all, and none of the seven.
+    assert!((30..=40).contains(n), "{n}");
+    assert!((0.75..0.95).contains(&recall.unwrap()), "{recall:?}");
 }
 
 #[tokio::test(start_paused = true)]
