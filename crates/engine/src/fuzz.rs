@@ -18,10 +18,11 @@ use crate::detect::{Lens, diff, size_of_change};
 use crate::fetch::{self, Decoder, RobotsRules, robots};
 use crate::search::answer;
 use crate::settings::AnswerShape;
-use crate::source::feed::parse_feed;
+use crate::source::feed::{ParsedFeed, parse_feed};
 use crate::source::links::links;
 use crate::source::list::ListReader;
 use crate::source::sitemap::{Hosts, ListingLimits, parse_sitemap};
+use crate::source::websub;
 
 /// The longest input: longer ones find nothing that these do not, and take their time.
 const LONGEST: usize = 1 << 16;
@@ -160,6 +161,7 @@ fn fuzz_feed() {
         "\"items\": [",
         "\"url\":",
         "<sy:updatePeriod>",
+        "<link rel=\"hub\" href=\"&amp;/\"/>",
     ];
     fuzz("feed", &words, |bytes| {
         for content_type in [
@@ -330,12 +332,19 @@ fn fuzz_headers() {
         ":0",
         "xn--",
         "\u{200b}",
+        "<",
+        ">; rel=\"hub self\"",
+        "rel=",
+        "\"",
     ];
     fuzz("headers", &words, |bytes| {
         let text = String::from_utf8_lossy(bytes);
         let wait = fetch::retry_after(&text, UNIX_EPOCH + Duration::from_secs(1_700_000_000));
         assert!(wait.is_none_or(|wait| wait <= fetch::MAX_RETRY_AFTER));
         let _ = (fetch::http_date(&text), fetch::max_age(&text));
+        let links = [text.clone().into_owned()];
+        let offer = websub::offered(&links, &ParsedFeed::default(), &base());
+        assert!(offer.is_none_or(|offer| offer.hub.has_host() && offer.topic.has_host()));
         let urls = [fetch::locator(&text), fetch::resolve(&base(), &text)];
         for url in urls.into_iter().flatten() {
             assert!(matches!(url.scheme(), "http" | "https") && url.has_host());

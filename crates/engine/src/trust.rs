@@ -96,6 +96,8 @@ pub(crate) struct Shown {
     pub(crate) at: Moment,
     /// Whether it found a change, and of how long before, if that is known.
     pub(crate) has_changed: bool,
+    /// Whether it was a listing, which tells of others and not of itself.
+    pub(crate) is_listing: bool,
     pub(crate) age_ms: Option<i64>,
 }
 
@@ -136,6 +138,9 @@ impl Trust {
             return;
         };
         for (kind, counts) in &mut of.hints {
+            if shown.is_listing && *kind != HintKind::Push {
+                continue;
+            }
             counts.n_changes += u64::from(shown.has_changed);
             let hint = hinted.iter().flatten().find(|(known, _)| known == kind);
             self.is_unkept |= shown.has_changed || hint.is_some();
@@ -299,6 +304,7 @@ mod tests {
         let shown = |at, has_changed, age_ms| Shown {
             at: Moment(at),
             has_changed,
+            is_listing: false,
             age_ms,
         };
         // Before anything was hinted at, nothing is counted.

@@ -18,7 +18,7 @@ use springtide_engine::fetch::{Client, HttpRequest, Overflow};
 use springtide_engine::settings::{HttpSettings, SourceSettings};
 use springtide_engine::source::feed::{FeedEntry, parse_feed};
 use springtide_engine::source::websub::PushOffer;
-use springtide_store::{ElementId, Kept, Reader, Role, SourceKind};
+use springtide_store::{ElementId, Kept, Moment, Reader, Role, SourceKind};
 use tokio::sync::{Mutex, MutexGuard};
 use url::Url;
 
@@ -88,6 +88,14 @@ impl Subscriptions {
         }
         Ok(book)
     }
+}
+
+/// By whom we are told of a source, and until when, as far as that was granted.
+pub(crate) async fn told_by(app: &Shared, source: &str) -> Option<(String, Option<Moment>)> {
+    let book = app.subscriptions.book(app).await.ok()?;
+    let known = book.as_ref()?.of.get(source)?;
+    let hub = known.hub.host_str().unwrap_or_default().to_owned();
+    Some((hub, known.until.map(Moment)))
 }
 
 async fn keep(app: &Shared, book: &Book) -> Result<(), Problem> {

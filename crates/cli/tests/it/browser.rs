@@ -361,6 +361,28 @@ fn pages(serving: &Serving, id: u64) -> Vec<String> {
 const SHOWN: &str = "return [...document.querySelectorAll('main [data-name][data-value]')]
     .map(it => [it.dataset.name, Number(it.dataset.value)]);";
 
+/// What the overview shows otherwise than the API.
+fn numbers_that_differ(browser: &Browser, serving: &Serving) -> Vec<String> {
+    browser.go(serving, "/");
+    let status = serving.get_json("/api/v1/status");
+    let shown = browser.run(SHOWN);
+    let shown = shown.as_array().unwrap();
+    assert!(shown.len() >= 6, "{shown:?}");
+    let mut wrong = Vec::new();
+    for pair in shown {
+        let name = pair[0].as_str().unwrap();
+        let value = name.split('.').fold(&status, |value, key| &value[key]);
+        let (value, shown) = (value.as_f64().unwrap(), pair[1].as_f64().unwrap());
+        // What is predicted, and how long ago something was, goes on while we look.
+        let is_moving = name.contains("predicted") || name.ends_with("_seconds");
+        let slack = if is_moving { 30.0_f64.max(value) } else { 0.0 };
+        if (value - shown).abs() > slack {
+            wrong.push(format!("{name}: {shown}, not {value}"));
+        }
+    }
+    wrong
+}
+
 #[test]
 fn every_page_is_well_in_a_browser_light_and_dark_wide_and_narrow() {
     let Some(browser) = Browser::start(true) else {
@@ -413,26 +435,16 @@ fn every_page_is_well_in_a_browser_light_and_dark_wide_and_narrow() {
         }
     }
 
-    // Numbers are those of the API.
+    // Numbers are those of the API; a poll may come in between.
     browser.dress(1280, "light");
-    browser.go(&serving, "/");
-    let status = serving.get_json("/api/v1/status");
-    let shown = browser.run(SHOWN);
-    let mut n_shown = 0;
-    for pair in shown.as_array().unwrap() {
-        let name = pair[0].as_str().unwrap();
-        let value = name.split('.').fold(&status, |value, key| &value[key]);
-        let (value, shown) = (value.as_f64().unwrap(), pair[1].as_f64().unwrap());
-        // What is predicted, and how long ago something was, goes on while we look.
-        let is_moving = name.contains("predicted") || name.ends_with("_seconds");
-        let slack = if is_moving { 30.0_f64.max(value) } else { 0.0 };
-        assert!(
-            (value - shown).abs() <= slack,
-            "{name}: {shown}, not {value}"
-        );
-        n_shown += 1;
+    let mut wrong = numbers_that_differ(&browser, &serving);
+    for _ in 0..5 {
+        if wrong.is_empty() {
+            break;
+        }
+        wrong = numbers_that_differ(&browser, &serving);
     }
-    assert!(n_shown >= 6, "{shown}");
+    assert!(wrong.is_empty(), "{wrong:?}");
 
     // What is found is shown while the page is open.
     for path in ["/", "/changes"] {

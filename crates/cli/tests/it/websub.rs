@@ -156,6 +156,9 @@ fn a_hub_is_asked_to_tell_and_what_it_tells_is_evidence() {
     let verified = verify(&serving, &topic, "&hub.lease_seconds=864000");
     assert_eq!(verified.status, 200, "{verified:?}");
 
+    let page = serving.get("/sources/news").body;
+    assert!(page.contains("127.0.0.1 tells of its changes"), "{page}");
+
     // What is not signed by the hub counts for nothing.
     origin.script("/feed.xml", reply(101));
     let before = n_asked(&origin, "/feed.xml");

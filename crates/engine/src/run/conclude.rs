@@ -101,6 +101,7 @@ impl Engine {
             let shown = Shown {
                 at: seen.at,
                 has_changed: outcome != Outcome::Unchanged,
+                is_listing: kept.element.role == Role::Listing,
                 age_ms: match outcome {
                     Outcome::Changed { age } => {
                         age.map(|age| (age.as_days() * 86_400_000.0) as i64)

@@ -13,6 +13,7 @@ use crate::api::sources as api;
 use crate::app::Shared;
 use crate::door::{Payload, form, see_other};
 use crate::problem::Problem;
+use crate::websub;
 
 /// The kinds that can be added by address alone.
 const KINDS: [&str; 4] = ["sitemap", "page", "site", "feed"];
@@ -152,6 +153,7 @@ struct SourcePage {
     is_in_file: bool,
     is_paused: bool,
     trust: Vec<TrustRow>,
+    told_by: Option<Html>,
     message: Option<String>,
     error: Option<String>,
     measured: Html,
@@ -249,6 +251,18 @@ async fn one(
     let count = |name: &str, n: u64| still(name, Some(n as f64), Format::Count, "");
     let age = source.age_seconds;
     let code = problem.as_ref().map_or(StatusCode::OK, |p| p.status);
+    let told_by = match websub::told_by(app, &view.name).await {
+        Some((hub, Some(until))) if until > now => Some(Html::joined(&[
+            Html::from(&*format!("{hub} tells of its changes; that ends ")),
+            when(Some(until), now, ""),
+            ", and is renewed before.".into(),
+        ])),
+        Some((hub, _)) => {
+            let text = format!("{hub} was asked to tell of its changes, and has not agreed.");
+            Some(Html::from(&*text))
+        }
+        None => None,
+    };
     let template = SourcePage {
         frame: Frame::new(app, &view.name, "/sources"),
         path: api::path_segment(&view.name),
@@ -257,6 +271,7 @@ async fn one(
         url: view.url.clone(),
         is_in_file: view.is_in_file,
         is_paused: view.is_paused,
+        told_by,
         trust: view
             .trust
             .iter()
