@@ -17,6 +17,9 @@ use crate::serve::{Serving, all_polled, project};
 const N_PAGES: usize = 40;
 const N_KILLS: usize = 6;
 
+/// Draws below this are failures.
+const TAKEN: u32 = 3;
+
 /// What receivers were sent, taken or not.
 type Sent = Arc<Mutex<Vec<Value>>>;
 
@@ -27,10 +30,16 @@ fn receiver(seed: u64) -> (u16, Sent) {
     let sent = Sent::default();
     let heard = Arc::clone(&sent);
     std::thread::spawn(move || {
-        let mut rng = Pcg64::seed_from_u64(seed);
+        let (mut rng, mut n_failed) = (Pcg64::seed_from_u64(seed), 0);
         for stream in listener.incoming().flatten() {
+            // Not three times in a row: whoever tries again waits twice as long each time.
+            let draw = match n_failed {
+                2.. => TAKEN,
+                _ => rng.random_range(0..12),
+            };
+            n_failed = if draw < TAKEN { n_failed + 1 } else { 0 };
             // One that is killed while it sends has sent nothing.
-            let _ = hear(stream, &heard, rng.random_range(0..12));
+            let _ = hear(stream, &heard, draw);
         }
     });
     (port, sent)

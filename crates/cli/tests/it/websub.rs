@@ -222,6 +222,48 @@ fn a_hub_that_the_feed_itself_names_is_found_and_a_private_one_needs_leave() {
 }
 
 #[test]
+fn what_the_entries_of_a_feed_have_been_worth_is_told() {
+    let origin = origin(3);
+    let reply = |updated: &str| {
+        let body = feed(&origin, 3, "");
+        let newest = body.replacen("2026-05-01T12:00:00Z</updated></entry>", updated, 1);
+        Behaviour::body("application/atom+xml", newest)
+    };
+    origin.script("/feed.xml", reply("2026-05-01T12:00:00Z</updated></entry>"));
+    let url = origin.url("/feed.xml");
+    let place = Place::with(
+        "springtide.toml",
+        format!(
+            "[budget]\npolls = \"10000000/day\"\n[http]\nallow_private = [\"127.0.0.1\"]\n\
+             [[group]]\nmatch = \"127.0.0.1\"\nrate = \"1000/s\"\nconcurrency = 8\n\
+             [source.news]\nkind = \"feed\"\nurl = \"{url}\"\n"
+        ),
+    );
+    let serving = Serving::start(&place, "");
+    serving.until("all are polled", all_polled(3));
+    origin.site().change(0);
+    origin.script("/feed.xml", reply("2026-05-02T12:00:00Z</updated></entry>"));
+    let before = n_asked(&origin, "/feed.xml");
+    serving.until("the feed is polled", |_| {
+        (n_asked(&origin, "/feed.xml") > before + 1).then_some(())
+    });
+    let (page, before) = (
+        origin.site().path(0),
+        n_asked(&origin, &origin.site().path(0)),
+    );
+    serving.until("the page is polled", |_| {
+        (n_asked(&origin, &page) > before + 2).then_some(())
+    });
+    assert_eq!(serving.stop(), Some(0));
+    let source = lines(&place.run("ls --json").ok()).remove(0);
+    let trust = &source["trust"]["feed"];
+    // Whether the page was polled before the feed told of it is chance.
+    assert_eq!(trust["n"], 1, "{source}");
+    assert!(trust["precision"].is_number(), "{source}");
+    assert_eq!(source["trust"]["push"], json!(null), "{source}");
+}
+
+#[test]
 fn whoever_has_the_key_file_of_a_site_may_tell_of_its_pages() {
     let origin = origin(3);
     let place = project(&origin, "");
