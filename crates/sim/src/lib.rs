@@ -13,6 +13,7 @@ pub mod project;
 mod run;
 pub mod search;
 mod start;
+pub mod table;
 pub mod world;
 
 pub use measure::Measures;

@@ -2,7 +2,7 @@
 //! they say.
 
 use springtide_policy::Time;
-use springtide_policy::agenda::Poll;
+use springtide_policy::agenda::{Poll, Together};
 use springtide_store::{ElementId, Kept, Moment, PollOutcome, Purpose, SourceId};
 
 use super::Engine;
@@ -12,13 +12,6 @@ use crate::keep::HowFound;
 use crate::poll::Done;
 use crate::table::{Asked, KnownDigest, Range};
 use crate::{Error, clock};
-
-/// Blocks that one statement tells of, and those that are looked through for them.
-const MOST_BLOCKS: usize = 32;
-const LOOKED_THROUGH: usize = 128;
-/// A block that is so much less likely to have changed than the one that is polled is not
-/// worth the time of the database.
-const MUCH_LESS: f64 = 0.1;
 
 impl Engine {
     /// The digests to ask for instead of a block's rows, where the database can tell whether
@@ -39,27 +32,32 @@ impl Engine {
         let Some((own, chance)) = self.known_digest(source, kept, at) else {
             return Ok(None);
         };
+        let Some(state) = self.tables.get(&source) else {
+            return Ok(None);
+        };
+        let Some(mut together) = Together::new(chance, state.table.asks_digest_up_to()) else {
+            return Ok(None);
+        };
         let mut known = vec![own];
-        let mut last = range.clone();
-        for _ in 0..LOOKED_THROUGH {
-            let next = self.tables.get(&source).and_then(|state| state.next(&last));
-            let Some((id, block)) = next.filter(|_| known.len() < MOST_BLOCKS) else {
-                break;
+        let mut last = range;
+        while together.has_room()
+            && let Some((id, block)) = state.next(last)
+        {
+            last = &block.range;
+            let kept = match self.agenda.is_under_way(id) {
+                true => None,
+                false => self.ledger.kept(id)?,
             };
-            last = block.range.clone();
-            if !self.agenda.is_under_way(id)
-                && let Some(kept) = self.ledger.kept(id)?
-                && let Some((digest, other)) = self.known_digest(source, &kept, at)
-                && other >= MUCH_LESS * chance
-            {
-                known.push(digest);
+            let next = kept.and_then(|kept| self.known_digest(source, &kept, at));
+            if together.takes(next.as_ref().map(|(_, chance)| *chance)) {
+                known.extend(next.map(|(digest, _)| digest));
             }
         }
         Ok(Some(Asked::Digests(known)))
     }
 
     /// What a block's digest was, and the chance that it is another now; nothing if it is
-    /// not known, or its rows had better be read.
+    /// not known, or known to be another.
     fn known_digest(&self, source: SourceId, kept: &Kept, at: Time) -> Option<(KnownDigest, f64)> {
         let id = kept.element.id;
         let state = self.tables.get(&source)?;
@@ -70,8 +68,7 @@ impl Engine {
         let belief = self.agenda.scheduler().belief(id, at)?;
         let chance = 1.0 - belief.quiet(at.since(synced_at).as_days());
         // Rows that are lost are not had back by hearing that they are what they were.
-        let is_likely = chance > state.table.asks_digest_up_to();
-        if is_likely || !self.context.bodies.contains(copy.body) {
+        if !self.context.bodies.contains(copy.body) {
             return None;
         }
         let known = KnownDigest {

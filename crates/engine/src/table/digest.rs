@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
+use springtide_policy::agenda::LIKELY;
 
 use super::block::Range;
 use super::statement::{Column, Dialect, From, Shape, Statement};
@@ -178,8 +179,6 @@ struct Seen {
 const LATEST: f64 = 0.2;
 /// After so many readings it is tried again what a digest costs.
 const TRIED_AGAIN: u32 = 200;
-/// A digest of a block that has changed more likely than not is a statement for nothing.
-const LIKELY: f64 = 0.5;
 
 impl Costs {
     pub(super) fn note_reading(&self, n_rows: usize, took: Duration) {

@@ -15,6 +15,7 @@
 //!   was asked for, retries, listings, audits, new elements, and what is worth most.
 
 mod arbiter;
+mod digests;
 mod first_pass;
 mod gate;
 mod limit;
@@ -32,6 +33,7 @@ use crate::schedule::{self, Scheduler, Terms};
 use crate::{
     Budget, Element, ElementId, GroupId, Groups, Outcome, Present, Purpose, Span, Time, Window,
 };
+pub use digests::{LIKELY, Together};
 use first_pass::FirstPass;
 pub use gate::{Gate, Waiting};
 pub use limit::{Limit, LimitMemory, Pause, Verdict, retry_in};

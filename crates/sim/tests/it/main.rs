@@ -4,4 +4,5 @@ mod closed_forms;
 mod first_hours;
 mod learned;
 mod search;
+mod table;
 mod worlds;
