@@ -152,15 +152,19 @@ pub struct Element {
     pub cost: Cost,
     /// The innermost group that it is in.
     pub group: Option<GroupId>,
+    /// How many parts it has that change each by itself, as the rows of a block: it is as
+    /// fresh as the share of them that is. None is one.
+    pub parts: u32,
 }
 
 impl Default for Element {
-    /// One of weight and cost one, in no group.
+    /// One of weight and cost one, in no group, and of one part.
     fn default() -> Self {
         Self {
             weight: Weight::ONE,
             cost: Cost::ONE,
             group: None,
+            parts: 1,
         }
     }
 }
@@ -172,6 +176,7 @@ pub struct Elements {
     weights: Vec<Weight>,
     costs: Vec<Cost>,
     groups: Vec<Option<GroupId>>,
+    parts: Vec<u32>,
 }
 
 impl Elements {
@@ -199,6 +204,7 @@ impl Elements {
             weights,
             costs,
             groups,
+            parts: Vec::new(),
         }
     }
 
@@ -212,13 +218,15 @@ impl Elements {
         self.n == 0
     }
 
-    /// An element; one that was never set is of weight and cost one, in no group.
+    /// An element; one that was never set is of weight and cost one, in no group, and of
+    /// one part.
     pub fn get(&self, id: ElementId) -> Element {
         let index = id.index();
         Element {
             weight: self.weights.get(index).copied().unwrap_or(Weight::ONE),
             cost: self.costs.get(index).copied().unwrap_or(Cost::ONE),
             group: self.groups.get(index).copied().flatten(),
+            parts: self.parts.get(index).copied().unwrap_or(1),
         }
     }
 
@@ -236,6 +244,7 @@ impl Elements {
         put(&mut self.weights, index, element.weight, Weight::ONE);
         put(&mut self.costs, index, element.cost, Cost::ONE);
         put(&mut self.groups, index, element.group, None);
+        put(&mut self.parts, index, element.parts, 1);
         self.n = self.n.max(index + 1);
     }
 }

@@ -161,11 +161,13 @@ impl<'a> Mirror<'a> {
         let cursor = Element {
             weight,
             group: Some(table),
+            parts: history.n_first as u32,
             ..Element::default()
         };
         let elements: Elements = std::iter::once(cursor)
             .chain((0..blocks.len()).map(|block| Element {
                 group: group_of(block),
+                parts: history.block as u32,
                 ..Element::default()
             }))
             .collect();
@@ -334,6 +336,7 @@ impl<'a> Mirror<'a> {
             }
             let element = Element {
                 group: Some(self.groups[block / PER_GROUP]),
+                parts: size as u32,
                 ..Element::default()
             };
             self.agenda

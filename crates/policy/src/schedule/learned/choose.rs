@@ -157,11 +157,12 @@ impl Learned {
             content,
         } = self.blend;
         let t = standing.interval;
-        let most = standing.belief.mean() * t * t * (freshness / 2.0 + (age + content) * t / 3.0);
+        let belief = standing.of_part();
+        let most = belief.mean() * t * t * (freshness / 2.0 + (age + content) * t / 3.0);
         if worth * most <= least {
             return 0.0;
         }
-        worth * blended_value(standing.belief, self.blend, t).value
+        worth * blended_value(belief, self.blend, t).value
     }
 
     /// Whether an element waits, and in a group that is open.

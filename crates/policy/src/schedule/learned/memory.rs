@@ -114,10 +114,10 @@ impl Learned {
             None => self.leaf_of(groups, element.group),
         };
         if is_watched {
-            self.enter_watched(id, leaf, polled_at);
+            self.enter_watched((id, element), leaf, polled_at);
         } else {
             self.total_cost += element.cost.0;
-            self.enter(id, leaf, polled_at);
+            self.enter((id, element), leaf, polled_at);
         }
         let member = &mut self.members[id.index()];
         match remembered {

@@ -129,6 +129,8 @@ struct Member {
     /// its leaf's clock.
     changes: f32,
     days: f32,
+    /// How many parts it has.
+    parts: f32,
     /// When it was last polled, on its leaf's clock and by time itself.
     polled: f64,
     polled_at: f64,
@@ -152,6 +154,7 @@ impl Member {
     const NONE: Self = Self {
         changes: 0.0,
         days: 0.0,
+        parts: 1.0,
         polled: 0.0,
         polled_at: 0.0,
         key: f64::NAN,
@@ -178,6 +181,7 @@ impl Member {
                 shape: prior.shape + f64::from(self.changes) * kept,
                 per: prior.per + f64::from(self.days) * kept,
             },
+            parts: f64::from(self.parts),
             interval: (leaf.clock.shows - self.polled).max(SHORTEST),
         }
     }
@@ -215,8 +219,22 @@ struct PollEvidence {
 struct Standing {
     prior: Gamma,
     belief: Gamma,
+    parts: f64,
     /// How long ago its last poll was, on its leaf's clock.
     interval: f64,
+}
+
+impl Standing {
+    /// What is believed of one of its parts, if they are all alike. What an element is
+    /// worth goes by its parts: of a block of a hundred rows, one of which changes every
+    /// hour, a poll brings back one and not a hundred; and if each changes every day, the
+    /// block is never fresh as a whole, but well worth a poll.
+    fn of_part(&self) -> Gamma {
+        Gamma {
+            per: self.belief.per * self.parts,
+            ..self.belief
+        }
+    }
 }
 
 /// What was believed of an element at a time, and what polling it was worth then.
@@ -269,7 +287,7 @@ impl Learned {
 
         for ((id, element), phase) in present.iter().zip(phases(present.len())) {
             let leaf = learned.leaf_of(groups, element.group);
-            learned.enter(id, leaf, now);
+            learned.enter((id, element), leaf, now);
             let member = &mut learned.members[id.index()];
             member.key = now.0 + phase * mean_interval;
             member.is_first = true;
@@ -300,7 +318,7 @@ impl Learned {
             self.price = self.usual_price(worth(element));
         }
         let leaf = self.leaf_of(groups, element.group);
-        self.enter(id, leaf, now);
+        self.enter((id, element), leaf, now);
         let path = self.tree.path(leaf);
         self.wind(&path, now.0);
         let member = &mut self.members[id.index()];
@@ -322,7 +340,7 @@ impl Learned {
             self.make_node(groups, group);
         }
         let leaf = self.leaf_of(groups, element.group);
-        self.enter_watched(id, leaf, now);
+        self.enter_watched((id, element), leaf, now);
         let path = self.tree.path(leaf);
         self.wind(&path, now.0);
         self.members[id.index()].polled = self.tree.nodes[leaf as usize].clock.shows;
@@ -336,7 +354,7 @@ impl Learned {
         let leaf = &self.tree.nodes[member.leaf as usize];
         let standing = member.standing(leaf, now.0);
         let interval = (self.shown_at(&path, now.0) - member.polled).max(SHORTEST);
-        Some(blended_value(standing.belief, Blend::only(objective), interval).value)
+        Some(blended_value(standing.of_part(), Blend::only(objective), interval).value)
     }
 
     /// What polling an element is worth now, weight and cost included.
@@ -512,6 +530,7 @@ impl Learned {
         let Standing {
             prior,
             belief,
+            parts,
             interval,
         } = standing;
         let changed = matches!(outcome, Outcome::Changed { .. });
@@ -573,6 +592,7 @@ impl Learned {
         let standing = Standing {
             prior,
             belief,
+            parts,
             interval: SHORTEST,
         };
         self.wait(index, &path, &standing, worth);
@@ -742,19 +762,20 @@ impl Learned {
     }
 
     /// Makes room for an element in a leaf.
-    fn enter(&mut self, id: ElementId, leaf: NodeId, now: Time) {
-        self.enter_watched(id, leaf, now);
+    fn enter(&mut self, (id, element): (ElementId, Element), leaf: NodeId, now: Time) {
+        self.enter_watched((id, element), leaf, now);
         self.members[id.index()].is_watched = false;
         self.n_members += 1;
         self.n_waiting += 1;
     }
 
     /// Makes room for an element in a leaf that is only watched.
-    fn enter_watched(&mut self, id: ElementId, leaf: NodeId, now: Time) {
+    fn enter_watched(&mut self, (id, element): (ElementId, Element), leaf: NodeId, now: Time) {
         if id.index() >= self.members.len() {
             self.members.resize(id.index() + 1, Member::NONE);
         }
         self.members[id.index()] = Member {
+            parts: element.parts.max(1) as f32,
             polled: now.0,
             polled_at: now.0,
             leaf,
@@ -840,10 +861,10 @@ impl Learned {
             return (f64::INFINITY, false);
         }
         let interval = match self.hinting(index, path, standing.belief) {
-            None => blended_value_reaches(standing.belief, self.blend, wanted, longest),
+            None => blended_value_reaches(standing.of_part(), self.blend, wanted, longest),
             Some((hinting, n_hints)) => {
                 let aged =
-                    blended_value_reaches(standing.belief, self.age_alone(), wanted, longest);
+                    blended_value_reaches(standing.of_part(), self.age_alone(), wanted, longest);
                 hinting.reaches(wanted, n_hints, (waited, aged.max(waited)))
             }
         };
@@ -870,9 +891,13 @@ impl Learned {
     fn worth_now(&self, index: u32, path: &Path, standing: &Standing) -> Worth {
         let interval = standing.interval;
         match self.hinting(index, path, standing.belief) {
-            None => blended_value(standing.belief, self.blend, interval),
+            None if standing.parts == 1.0 => blended_value(standing.belief, self.blend, interval),
+            None => Worth {
+                stale: 1.0 - standing.belief.quiet(interval),
+                ..blended_value(standing.of_part(), self.blend, interval)
+            },
             Some((hinting, n_hints)) => {
-                let aged = blended_value(standing.belief, self.age_alone(), interval);
+                let aged = blended_value(standing.of_part(), self.age_alone(), interval);
                 Worth {
                     value: hinting.value(interval, n_hints) + aged.value,
                     stale: 1.0 - hinting.fresh(interval, n_hints),
