@@ -284,7 +284,10 @@ pub(crate) fn conclude(seen: &Seen<'_>, belief: Option<Gamma>, trusts_dates: boo
             let age = since_change.map(|age| clock::span(Duration::from_millis(age)));
             let outcome = match here.is_minor {
                 true => Outcome::Unchanged,
-                false => Outcome::Changed { age },
+                false => match here.n_parts {
+                    Some(n_changed) => Outcome::Parts { n_changed },
+                    None => Outcome::Changed { age },
+                },
             };
             let (back, next) = returned(before, &kept, at, outcome);
             let change =

@@ -33,6 +33,31 @@ pub enum Outcome {
         /// From the last change to the poll.
         age: Option<Span>,
     },
+    /// So many of its [parts](crate::Element::parts) changed, or came, or went.
+    Parts {
+        /// How many.
+        n_changed: u32,
+    },
+}
+
+impl Outcome {
+    /// Whether it, or a part of it, changed.
+    pub fn is_change(self) -> bool {
+        match self {
+            Self::Unchanged => false,
+            Self::Changed { .. } => true,
+            Self::Parts { n_changed } => n_changed > 0,
+        }
+    }
+
+    /// The same for who does not care about parts.
+    pub(crate) fn of_whole(self) -> Self {
+        match self {
+            Self::Parts { n_changed: 0 } => Self::Unchanged,
+            Self::Parts { .. } => Self::Changed { age: None },
+            _ => self,
+        }
+    }
 }
 
 impl Observation {
@@ -42,6 +67,7 @@ impl Observation {
     /// If no time had passed, or endless time.
     pub fn new(elapsed: Span, outcome: Outcome) -> Result<Self, Error> {
         if elapsed > Span::ZERO && elapsed < Span::FOREVER {
+            let outcome = outcome.of_whole();
             Ok(Self { elapsed, outcome })
         } else {
             Err(Error::Elapsed(elapsed.0))
@@ -60,6 +86,6 @@ impl Observation {
 
     /// Whether a change was seen.
     pub fn is_change(&self) -> bool {
-        matches!(self.outcome, Outcome::Changed { .. })
+        self.outcome.is_change()
     }
 }

@@ -62,7 +62,7 @@ impl CustomPolicy for SquareRoot {
     }
 
     fn observe(&mut self, id: ElementId, outcome: Outcome, now: Time) {
-        if matches!(outcome, Outcome::Changed { .. }) {
+        if outcome.is_change() {
             self.seen[id.index()].n_changes += 1.0;
         }
         self.wait(id, now);

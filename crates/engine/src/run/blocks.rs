@@ -422,10 +422,12 @@ impl Engine {
         };
         let is_first = done.job.kept.copy.is_none();
         let has_news = is_first || !read.rows.is_empty() || read.columns != read.columns_before;
-        let mut blocks = read.blocks.into_iter();
-        let Some((range, n_rows, mut sighting)) = blocks.next() else {
+        let mut blocks = read.blocks;
+        if blocks.is_empty() {
             return Ok(());
-        };
+        }
+        let (range, n_rows, mut sighting) = blocks.remove(place_of_known(&blocks));
+        sighting.n_parts = Some(read.rows.len() as u32);
         // The rest of what is known of it stays, whatever its range is now.
         let mut before = done.job.kept.clone();
         before.element.locator = range.locator(&name);
@@ -557,12 +559,14 @@ impl Engine {
         let totals = self.ledger.source(kept.element.source).map(|s| s.totals);
         let n_elements = totals.map_or(0, |totals| totals.n_elements);
         let Element {
+            source,
             role,
             weight,
             group,
             ..
         } = kept.element;
-        let element = member(SourceKind::Table, role, weight, group, n_elements);
+        let settings = &self.sources[&source].settings;
+        let element = member(settings, role, weight, group, n_elements);
         self.agenda.join(id, element, at, &mut self.rng);
         if let Some(memory) = self.agenda.scheduler().remember(id) {
             kept.history.memory = memory;
@@ -703,10 +707,10 @@ impl Engine {
             pieces.push((range, rows.rows.len(), sighting));
         }
         let mut digests = Vec::new();
-        let mut pieces = pieces.into_iter();
-        let Some((range, n_rows, sighting)) = pieces.next() else {
+        if pieces.is_empty() {
             return Ok(0);
-        };
+        }
+        let (range, n_rows, sighting) = pieces.remove(place_of_known(&pieces));
         let mut own = kept.clone();
         own.element.locator = range.locator(&name);
         own.copy = Some(Copy {
@@ -757,6 +761,15 @@ impl Engine {
             applied.map_err(|error| Error::copy(path, error))?;
         }
         Ok(())
+    }
+}
+
+/// Which part of a block what is known of it is known of: where keys grow, of the end,
+/// which goes on growing, else of the first.
+fn place_of_known(parts: &[(Range, usize, Sighting)]) -> usize {
+    match parts.last() {
+        Some((last, ..)) if last.to.is_none() => parts.len() - 1,
+        _ => 0,
     }
 }
 

@@ -1,7 +1,7 @@
 //! What follows from a poll that is over.
 
-use springtide_policy::agenda::{ROBOTS_HOLD, cursor_weight, listing_weight};
-use springtide_policy::{Cost, GroupId, Outcome, Weight};
+use springtide_policy::agenda::{ROBOTS_HOLD, cursor_element, listing_weight};
+use springtide_policy::{GroupId, Outcome, Weight};
 use springtide_store::{
     ChangeKind, Element, Failure, FailureKind, Kept, Moment, PollOutcome, Purpose, Role, SourceId,
     SourceKind, State,
@@ -14,6 +14,7 @@ use super::listings::not_whole;
 use crate::event::{Event, Polled};
 use crate::keep::{self, Conclusion, HowFound, SchedulerUpdate, Seen};
 use crate::poll::Done;
+use crate::settings::SourceSettings;
 use crate::source::Sighting;
 use crate::trust::Shown;
 use crate::{Error, clock, fetch};
@@ -74,7 +75,6 @@ impl Engine {
             self.agenda.remove(id, at);
             return Ok(false);
         };
-        let kind = state.settings.kind;
         let copy = seen.before.copy.as_ref();
         if copy.is_some_and(|copy| copy.last_modified.is_some()) {
             let is_false = keep::shows_a_false_date(seen);
@@ -84,7 +84,7 @@ impl Engine {
                 self.trust.note_date(source, is_false, is_used);
             }
         }
-        let is_table = kind == SourceKind::Table;
+        let is_table = state.settings.kind == SourceKind::Table;
         if !is_table && copy.is_some_and(|copy| copy.etag.is_some()) && seen.is_answered() {
             let is_false = keep::shows_a_false_tag(seen);
             self.trust.note_etag(source, is_false);
@@ -125,7 +125,8 @@ impl Engine {
                     group,
                     ..
                 } = kept.element;
-                let element = member(kind, role, weight, group, n_elements);
+                let settings = &self.sources[&source].settings;
+                let element = member(settings, role, weight, group, n_elements);
                 let is_watched = self.searches.contains_key(&source) || role == Role::Entry;
                 match is_watched {
                     true => self.agenda.watch(id, element, at),
@@ -335,22 +336,32 @@ impl SharedAnswer {
     }
 }
 
-/// What the scheduler is told of an element whose source, of this kind, has so many.
+/// Rows of a block, about, where nobody says how many.
+const USUAL_ROWS: u32 = 500;
+
+/// What the scheduler is told of an element of a source that has so many.
 pub(super) fn member(
-    kind: SourceKind,
+    source: &SourceSettings,
     role: Role,
     weight: f32,
     group: GroupId,
     n_elements: u64,
 ) -> springtide_policy::Element {
     let weight = f64::from(weight);
-    springtide_policy::Element {
-        weight: match role {
-            Role::Listing if kind == SourceKind::Table => cursor_weight(weight, n_elements),
-            Role::Listing => listing_weight(weight, n_elements),
-            _ => Weight::new(weight).unwrap_or(Weight::ONE),
+    let rows = (source.table.as_ref()).map(|table| table.block.map_or(USUAL_ROWS, |n| n as u32));
+    let group = Some(group);
+    match (role, rows) {
+        (Role::Listing, Some(rows)) => cursor_element(weight, n_elements, rows, group),
+        (Role::Listing, None) => springtide_policy::Element {
+            weight: listing_weight(weight, n_elements),
+            group,
+            ..springtide_policy::Element::default()
         },
-        cost: Cost::ONE,
-        group: Some(group),
+        (_, rows) => springtide_policy::Element {
+            weight: Weight::new(weight).unwrap_or(Weight::ONE),
+            group,
+            parts: rows.unwrap_or(1),
+            ..springtide_policy::Element::default()
+        },
     }
 }

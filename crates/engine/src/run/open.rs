@@ -233,8 +233,8 @@ impl Engine {
                     let n = ledger
                         .source(brief.source)
                         .map_or(0, |s| s.totals.n_elements);
-                    let kind = state.settings.kind;
-                    let element = member(kind, brief.role, brief.weight, brief.group, n);
+                    let settings = &state.settings;
+                    let element = member(settings, brief.role, brief.weight, brief.group, n);
                     let (synced_at, memory) = (seen_at(synced_at), &brief.history.memory);
                     match is_watched {
                         true => scheduler.recall_watched(id, element, synced_at, memory),

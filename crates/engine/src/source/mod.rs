@@ -192,6 +192,8 @@ pub(crate) struct Sighting {
     pub(crate) n_bytes: u64,
     /// It has changed, but not in what its staleness goes by.
     pub(crate) is_minor: bool,
+    /// How many of its parts changed, if it has any: rows.
+    pub(crate) n_parts: Option<u32>,
     /// What the fields of a row say, if that is not what we hold.
     pub(crate) news: Option<Box<RowNews>>,
 }
@@ -208,6 +210,7 @@ impl Sighting {
             sketch: Vec::new(),
             n_bytes: 0,
             is_minor: false,
+            n_parts: None,
             news: None,
         }
     }

@@ -5,6 +5,8 @@
 //! written before but committed later are seen too. Where there are more rows than a poll
 //! reads, the next one goes on after the last of them, by cursor and key.
 
+use std::cmp::Ordering;
+
 use jiff::{SignedDuration, Timestamp, civil};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -100,6 +102,8 @@ pub(crate) struct CursorRead {
     pub(crate) is_cut_short: bool,
     /// The highest value seen.
     pub(crate) high: Option<Value>,
+    /// How many are beyond what was seen before.
+    n_new: u32,
     /// How far it has come, as a body.
     body: Option<BodyId>,
     digest: [u8; 32],
@@ -111,6 +115,8 @@ impl CursorRead {
         Sighting {
             body: self.body,
             n_bytes: self.n_bytes,
+            // It has moved, if only to where rows are that it had shown before.
+            n_parts: Some(self.n_new.max(1)),
             ..Sighting::unchanged(self.digest)
         }
     }
@@ -144,6 +150,11 @@ pub(super) async fn read(
     let Some(place) = rows.columns.iter().position(|column| *column == name) else {
         return Err(refuse(format!("there is no column {name}")));
     };
+    let is_new = |row: &&Row| {
+        let order = |high| row[place].order(high);
+        (state.high.as_ref()).is_none_or(|high| order(high).is_none_or(Ordering::is_gt))
+    };
+    let n_new = rows.rows.iter().filter(is_new).count();
     let last = rows.rows.last();
     let position = |row: &Row| {
         let mut position = vec![row[place].clone()];
@@ -153,9 +164,7 @@ pub(super) async fn read(
     let next = CursorState {
         // A clock that was set back makes nothing lower.
         high: match (last.map(|row| row[place].clone()), state.high.clone()) {
-            (Some(new), Some(old)) if new.order(&old).is_some_and(std::cmp::Ordering::is_lt) => {
-                Some(old)
-            }
+            (Some(new), Some(old)) if new.order(&old).is_some_and(Ordering::is_lt) => Some(old),
             (Some(new), _) => Some(new),
             (None, old) => old,
         },
@@ -171,6 +180,7 @@ pub(super) async fn read(
         is_ordered: shape.is_ordered,
         is_cut_short,
         high: next.high,
+        n_new: n_new as u32,
         body: has_moved
             .then(|| bodies.put(&body))
             .transpose()

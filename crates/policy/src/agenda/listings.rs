@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::schedule::due::Key;
-use crate::{ElementId, Span, Time, Weight};
+use crate::{Element, ElementId, GroupId, Span, Time, Weight};
 
 /// What a listing matters beside its elements: as much as this share of them.
 const SHARE: f64 = 0.02;
@@ -15,11 +15,21 @@ pub fn listing_weight(weight: f64, n_elements: u64) -> Weight {
     Weight::new(weight).unwrap_or(Weight::ONE)
 }
 
-/// What a cursor weighs whose table has so many blocks of this weight: a poll of it brings
-/// what has changed in any of them.
-pub fn cursor_weight(weight: f64, n_elements: u64) -> Weight {
-    let weight = weight * (n_elements as f64).max(1.0);
-    Weight::new(weight).unwrap_or(Weight::ONE)
+/// A table may grow to so many blocks before its cursor is told of it.
+const MANY_BLOCKS: u64 = 1_000;
+
+/// The cursor of a table that has so many blocks of this weight, of so many rows each. It
+/// is an element of all the rows there are: a row that it brings is worth as much as one
+/// that a block does.
+pub fn cursor_element(weight: f64, n_blocks: u64, rows: u32, group: Option<GroupId>) -> Element {
+    let n_blocks = n_blocks.max(MANY_BLOCKS);
+    let n_rows = n_blocks.saturating_mul(u64::from(rows.max(1)));
+    Element {
+        weight: Weight::new(weight * n_blocks as f64).unwrap_or(Weight::ONE),
+        group,
+        parts: u32::try_from(n_rows).unwrap_or(u32::MAX),
+        ..Element::default()
+    }
 }
 
 /// Listings by when they must be polled again.

@@ -38,7 +38,7 @@ use first_pass::FirstPass;
 pub use gate::{Gate, Waiting};
 pub use limit::{Limit, LimitMemory, Pause, Verdict, retry_in};
 use listings::Listings;
-pub use listings::{cursor_weight, listing_weight};
+pub use listings::{cursor_element, listing_weight};
 pub use pace::{Burst, Pace};
 use retries::Retries;
 use search::SearchEntry;

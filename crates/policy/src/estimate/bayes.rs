@@ -97,7 +97,7 @@ impl Bayes {
 pub(crate) fn updated(belief: Gamma, days: f64, outcome: Outcome) -> Gamma {
     let Gamma { shape, per } = belief;
     match outcome {
-        Outcome::Unchanged => Gamma {
+        Outcome::Unchanged | Outcome::Parts { n_changed: 0 } => Gamma {
             shape,
             per: per + days,
         },
@@ -105,7 +105,7 @@ pub(crate) fn updated(belief: Gamma, days: f64, outcome: Outcome) -> Gamma {
             shape: shape + 1.0,
             per: per + quiet_days(days, age.0),
         },
-        Outcome::Changed { age: None } => {
+        Outcome::Changed { age: None } | Outcome::Parts { .. } => {
             // With L = ln(1 + I/b) and Eₖ = 1 − e^(−(a+k)L), the mean is a/b·E₁/E₀
             // and the mean logarithm ψ(a) − ln b + (1 − E₀)L/E₀: quotients of
             // numbers that keep their digits however short the interval.

@@ -45,9 +45,9 @@ impl Estimator for LastModified {
 /// formula has it, without regard to how coarsely sources tell the time.
 fn printed_quiet_days(poll: &Observation) -> f64 {
     match poll.outcome {
-        Outcome::Unchanged => poll.elapsed.0,
+        Outcome::Unchanged | Outcome::Parts { n_changed: 0 } => poll.elapsed.0,
         Outcome::Changed { age: Some(age) } => age.0.min(poll.elapsed.0),
-        Outcome::Changed { age: None } => poll.elapsed.0 / 2.0,
+        Outcome::Changed { age: None } | Outcome::Parts { .. } => poll.elapsed.0 / 2.0,
     }
 }
 

@@ -34,9 +34,9 @@ impl Estimator for Likelihood {
 /// The same polls as if nobody had told when changes were.
 pub(super) fn without_ages(observations: &[Observation]) -> Vec<Observation> {
     let forget = |poll: &Observation| Observation {
-        outcome: match poll.outcome {
-            Outcome::Changed { .. } => Outcome::Changed { age: None },
-            Outcome::Unchanged => Outcome::Unchanged,
+        outcome: match poll.is_change() {
+            true => Outcome::Changed { age: None },
+            false => Outcome::Unchanged,
         },
         ..*poll
     };

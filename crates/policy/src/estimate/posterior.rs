@@ -65,13 +65,13 @@ impl Evidence {
             evidence.total += days;
             evidence.all.push((days, 1.0));
             match poll.outcome {
-                Outcome::Unchanged => evidence.quiet += days,
+                Outcome::Unchanged | Outcome::Parts { n_changed: 0 } => evidence.quiet += days,
                 Outcome::Changed { age: Some(age) } => {
                     evidence.n_changes += 1.0;
                     evidence.n_aged += 1.0;
                     evidence.quiet += quiet_days(poll.elapsed.0, age.0);
                 }
-                Outcome::Changed { age: None } => {
+                Outcome::Changed { age: None } | Outcome::Parts { .. } => {
                     evidence.n_changes += 1.0;
                     evidence.changed.push((days, 1.0));
                 }

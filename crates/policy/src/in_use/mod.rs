@@ -80,7 +80,7 @@ impl InUse {
     ///
     /// `fixed` is the interval of [`FixedInterval`](Self::FixedInterval).
     pub(crate) fn due(self, memory: &mut Memory, outcome: Outcome, now: Time, fixed: Span) -> Time {
-        let changed = matches!(outcome, Outcome::Changed { .. });
+        let changed = outcome.is_change();
         let interval = f64::from(memory.interval);
         match self {
             Self::Nutch => {

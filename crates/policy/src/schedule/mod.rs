@@ -441,7 +441,7 @@ impl Scheduler {
             Mode::Planned(planned) => planned.observe(id),
             Mode::Paced(paced) => paced.observe(id, outcome, now),
             Mode::Sampled(sampled) => {
-                let changed = matches!(outcome, Outcome::Changed { .. });
+                let changed = outcome.is_change();
                 sampled.sampler.observe(id, changed, now);
             }
         }

@@ -5,12 +5,11 @@ use std::ops::Range;
 
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
-use springtide_policy::agenda::{Agenda, LIKELY, Poll, Request, Together, Verdict, cursor_weight};
+use springtide_policy::agenda::{Agenda, LIKELY, Poll, Request, Together, Verdict, cursor_element};
 use springtide_policy::plan::Rule;
 use springtide_policy::schedule::{Choice, Terms};
 use springtide_policy::{
-    Budget, Element, ElementId, Elements, GroupId, Groups, Order, Outcome, Present, Rate, Span,
-    Time,
+    Element, ElementId, Elements, GroupId, Groups, Order, Outcome, Present, Rate, Span, Time,
 };
 
 use super::TableHistory;
@@ -99,6 +98,7 @@ fn cut(all: Range<usize>, rows: impl Iterator<Item = usize>, size: usize) -> Vec
 /// A range of rows.
 #[derive(Debug, Clone)]
 struct Block {
+    id: ElementId,
     rows: Range<usize>,
     /// When it was last read, or its digest told that it need not be.
     polled_at: f64,
@@ -109,8 +109,9 @@ struct Block {
 }
 
 impl Block {
-    fn new(rows: Range<usize>, polled_at: f64) -> Self {
+    fn new(id: ElementId, rows: Range<usize>, polled_at: f64) -> Self {
         Self {
+            id,
             rows,
             polled_at,
             has_digest: true,
@@ -124,7 +125,9 @@ struct Mirror<'a> {
     copies: Copies<'a>,
     agenda: Agenda,
     rng: Pcg64,
+    /// In the order of their keys, and where each element is among them.
     blocks: Vec<Block>,
+    places: Vec<usize>,
     table: GroupId,
     groups: Vec<GroupId>,
     asks_digests: bool,
@@ -139,11 +142,12 @@ impl<'a> Mirror<'a> {
         // What comes later is in the last.
         let blocks = cut(0..usize::MAX, 0..history.n_first, history.block);
         let blocks: Vec<Block> = (blocks.into_iter())
-            .map(|rows| Block::new(rows, 0.0))
+            .zip(1..)
+            .map(|(rows, number)| Block::new(ElementId(number), rows, 0.0))
             .collect();
         let mut all = Groups::new();
         let table = all.add(None);
-        let groups: Vec<GroupId> = (0..blocks.len().div_ceil(PER_GROUP))
+        let groups: Vec<GroupId> = (0..=blocks.len() / PER_GROUP)
             .map(|_| all.add(Some(table)))
             .collect();
         let (choice, asks_digests, has_cursor) = match setup.by {
@@ -156,22 +160,17 @@ impl<'a> Mirror<'a> {
                 (Choice::Planned { rule, order, rates }, false, false)
             }
         };
-        let group_of = |block: usize| Some(groups[block / PER_GROUP]);
-        let weight = cursor_weight(1.0, blocks.len() as u64);
-        let cursor = Element {
-            weight,
-            group: Some(table),
-            parts: history.n_first as u32,
-            ..Element::default()
-        };
+        let group_of = |block: usize| Some(groups[(block + 1) / PER_GROUP]);
+        let size = history.block as u32;
+        let cursor = cursor_element(1.0, blocks.len() as u64, size, Some(table));
         let elements: Elements = std::iter::once(cursor)
             .chain((0..blocks.len()).map(|block| Element {
                 group: group_of(block),
-                parts: history.block as u32,
+                parts: size,
                 ..Element::default()
             }))
             .collect();
-        let mut here: Vec<ElementId> = (0..blocks.len()).map(id).collect();
+        let mut here: Vec<ElementId> = blocks.iter().map(|block| block.id).collect();
         if has_cursor {
             here.insert(0, CURSOR);
         }
@@ -186,6 +185,7 @@ impl<'a> Mirror<'a> {
             copies,
             agenda,
             rng,
+            places: std::iter::once(0).chain(0..blocks.len()).collect(),
             blocks,
             table,
             groups,
@@ -226,7 +226,7 @@ impl<'a> Mirror<'a> {
         if poll.id == CURSOR && self.has_cursor {
             return self.poll_cursor(now);
         }
-        let block = poll.id.index() - 1;
+        let block = self.places[poll.id.index()];
         match self.asked_together(block, now) {
             Some(blocks) => self.compare_digests(&blocks, poll, now),
             None => self.read(block, now),
@@ -238,8 +238,9 @@ impl<'a> Mirror<'a> {
         let rows = self.rows(block, now);
         let n_changed = rows.filter(|&row| self.copies.refresh(row, now)).count();
         self.copies.note_poll(n_changed > 0, now);
-        self.blocks[block] = Block::new(self.blocks[block].rows.clone(), now);
-        self.observe(id(block), n_changed > 0, now);
+        let Block { id, rows, .. } = self.blocks[block].clone();
+        self.blocks[block] = Block::new(id, rows, now);
+        self.observe(id, n_changed, now);
         self.cut_last(now);
     }
 
@@ -268,7 +269,7 @@ impl<'a> Mirror<'a> {
         if !known.has_digest || known.differs {
             return None;
         }
-        let belief = self.agenda.scheduler().belief(id(block), time(now))?;
+        let belief = self.agenda.scheduler().belief(known.id, time(now))?;
         Some(1.0 - belief.quiet(now - known.polled_at))
     }
 
@@ -277,19 +278,20 @@ impl<'a> Mirror<'a> {
     fn compare_digests(&mut self, blocks: &[usize], poll: &Poll, now: f64) {
         let mut n_different = 0;
         for &block in blocks {
+            let id = self.blocks[block].id;
             let has_changed = |row| self.copies.has_changed(row, now);
             if !self.rows(block, now).any(has_changed) {
                 self.blocks[block].polled_at = now;
-                self.observe(id(block), false, now);
+                self.observe(id, 0, now);
                 continue;
             }
             n_different += 1;
             self.blocks[block].differs = true;
-            if id(block) == poll.id {
+            if id == poll.id {
                 self.agenda
                     .put_back(poll.id, poll.group, time(now), time(now));
             } else {
-                self.agenda.look_at(id(block), Some(self.table), time(now));
+                self.agenda.look_at(id, Some(self.table), time(now));
             }
         }
         self.copies.note_digests(n_different > 0, now);
@@ -299,7 +301,7 @@ impl<'a> Mirror<'a> {
     /// so these are not polled by that.
     fn poll_cursor(&mut self, now: f64) {
         let rows = self.copies.read_cursor(now);
-        self.observe(CURSOR, !rows.is_empty(), now);
+        self.observe(CURSOR, rows.len(), now);
         for row in rows {
             let after = self.blocks.partition_point(|block| block.rows.start <= row);
             self.blocks[after - 1].has_digest = false;
@@ -321,27 +323,36 @@ impl<'a> Mirror<'a> {
         }
         self.blocks.pop();
         for rows in cut(whole.rows.clone(), held.into_iter(), size) {
-            let block = self.blocks.len();
-            let (polled_at, has_digest) = (whole.polled_at, whole.has_digest);
-            self.blocks.push(Block {
-                has_digest,
-                ..Block::new(rows, polled_at)
-            });
-            if self.agenda.scheduler().contains(id(block)) {
-                continue;
-            }
-            if block / PER_GROUP == self.groups.len() {
-                let group = self.agenda.scheduler_mut().add_group(Some(self.table));
-                self.groups.push(group);
-            }
-            let element = Element {
-                group: Some(self.groups[block / PER_GROUP]),
-                parts: size as u32,
-                ..Element::default()
+            let place = self.blocks.len();
+            let id = match rows.end == whole.rows.end {
+                true => whole.id,
+                false => self.join(now),
             };
-            self.agenda
-                .join(id(block), element, time(now), &mut self.rng);
+            self.places[id.index()] = place;
+            self.blocks.push(Block {
+                id,
+                rows,
+                ..whole.clone()
+            });
         }
+    }
+
+    /// One more block.
+    fn join(&mut self, now: f64) -> ElementId {
+        let id = ElementId(self.places.len() as u32);
+        self.places.push(0);
+        let number = id.index() / PER_GROUP;
+        if number == self.groups.len() {
+            let group = self.agenda.scheduler_mut().add_group(Some(self.table));
+            self.groups.push(group);
+        }
+        let element = Element {
+            group: Some(self.groups[number]),
+            parts: self.copies.history.block as u32,
+            ..Element::default()
+        };
+        self.agenda.join(id, element, time(now), &mut self.rng);
+        id
     }
 
     fn rows(&self, block: usize, now: f64) -> Range<usize> {
@@ -349,18 +360,11 @@ impl<'a> Mirror<'a> {
         start..end.min(self.copies.history.n_born(now))
     }
 
-    fn observe(&mut self, id: ElementId, has_changed: bool, now: f64) {
-        let outcome = match has_changed {
-            true => Outcome::Changed { age: None },
-            false => Outcome::Unchanged,
-        };
-        self.agenda.observe(id, outcome, time(now));
+    fn observe(&mut self, id: ElementId, n_changed: usize, now: f64) {
+        let n_changed = n_changed as u32;
+        self.agenda
+            .observe(id, Outcome::Parts { n_changed }, time(now));
     }
-}
-
-/// The element that a block is.
-fn id(block: usize) -> ElementId {
-    ElementId(block as u32 + 1)
 }
 
 fn time(days: f64) -> Time {

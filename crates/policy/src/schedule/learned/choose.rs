@@ -143,7 +143,7 @@ impl Learned {
         now: f64,
     ) -> f64 {
         let leaf = &self.tree.nodes[member.leaf as usize];
-        let mut standing = member.standing(leaf, now);
+        let mut standing = member.standing(leaf, self.parts_of(index), now);
         standing.interval = (self.tree.shows_at(member.leaf, now) - member.polled).max(SHORTEST);
         let worth = worth(elements.get(ElementId(index)));
         if !self.hint_records.is_empty() {

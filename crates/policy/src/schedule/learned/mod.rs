@@ -74,6 +74,8 @@ const MOST_LOOKS: usize = 200;
 /// A group without a node of its own: its elements are in the node of the group
 /// around it.
 const NO_NODE: NodeId = NodeId::MAX;
+/// What is left, after a poll, of how many parts those before found changed.
+const PARTS_KEPT: f64 = 0.9;
 /// The shortest interval, in days: a tenth of a millisecond.
 const SHORTEST: f64 = 1e-9;
 
@@ -108,6 +110,8 @@ pub(super) struct Learned {
     hint_records: Vec<HintRecord>,
     /// The elements with hints since their last poll.
     hinted: BTreeMap<u32, Hinted>,
+    /// The elements that have more than one part.
+    parts: BTreeMap<u32, Parts>,
     /// Those being polled out of turn: what they are worth says nothing of the price.
     out_of_turn: BTreeSet<u32>,
     /// Nodes of groups that are closed: nothing in them comes first.
@@ -129,8 +133,6 @@ struct Member {
     /// its leaf's clock.
     changes: f32,
     days: f32,
-    /// How many parts it has.
-    parts: f32,
     /// When it was last polled, on its leaf's clock and by time itself.
     polled: f64,
     polled_at: f64,
@@ -154,7 +156,6 @@ impl Member {
     const NONE: Self = Self {
         changes: 0.0,
         days: 0.0,
-        parts: 1.0,
         polled: 0.0,
         polled_at: 0.0,
         key: f64::NAN,
@@ -169,7 +170,7 @@ impl Member {
 }
 
 impl Member {
-    fn standing(&self, leaf: &Node, now: f64) -> Standing {
+    fn standing(&self, leaf: &Node, parts: f64, now: f64) -> Standing {
         let prior = Gamma {
             shape: leaf.shape,
             per: leaf.shape / leaf.rate,
@@ -181,7 +182,7 @@ impl Member {
                 shape: prior.shape + f64::from(self.changes) * kept,
                 per: prior.per + f64::from(self.days) * kept,
             },
-            parts: f64::from(self.parts),
+            parts,
             interval: (leaf.clock.shows - self.polled).max(SHORTEST),
         }
     }
@@ -205,6 +206,42 @@ impl Deadlines {
     }
 }
 
+/// The parts of an element, and how many of them have changed.
+#[derive(Debug, Clone, Copy)]
+struct Parts {
+    n: f64,
+    /// Parts that polls found changed, and changes that were to be expected by what is
+    /// believed of the whole, the latest counting most.
+    n_changed: f64,
+    n_expected: f64,
+}
+
+impl Parts {
+    fn new(n: u32) -> Self {
+        let n = f64::from(n);
+        // Until something is seen, a change is one of one part.
+        Self {
+            n,
+            n_changed: 1.0,
+            n_expected: 1.0,
+        }
+    }
+
+    /// A poll shows whether there was a change, and beyond that how large it was. A batch
+    /// of a thousand rows is one change of them all; a thousand changes of a row each, in
+    /// between two polls, are for the whole one too. Either way it is a thousand.
+    fn observe(&mut self, n_changed: f64, n_expected: f64) {
+        self.n_changed = PARTS_KEPT * self.n_changed + n_changed;
+        self.n_expected = PARTS_KEPT * self.n_expected + n_expected;
+    }
+
+    /// How many changes it takes until all have changed.
+    fn in_changes(&self) -> f64 {
+        let per_change = self.n_changed.max(1e-3) / self.n_expected.max(1e-3);
+        (self.n / per_change).max(1.0)
+    }
+}
+
 /// What a poll showed, how likely that was to be a change, and how long it was
 /// since the last.
 #[derive(Debug, Clone, Copy)]
@@ -219,6 +256,7 @@ struct PollEvidence {
 struct Standing {
     prior: Gamma,
     belief: Gamma,
+    /// How many changes it takes until all of its parts have changed.
     parts: f64,
     /// How long ago its last poll was, on its leaf's clock.
     interval: f64,
@@ -275,6 +313,7 @@ impl Learned {
             }),
             hint_records: Vec::new(),
             hinted: BTreeMap::new(),
+            parts: BTreeMap::new(),
             out_of_turn: BTreeSet::new(),
             closed: BTreeSet::new(),
         };
@@ -352,7 +391,7 @@ impl Learned {
         let member = self.members.get(id.index()).filter(|m| m.is_here)?;
         let path = self.tree.path(member.leaf);
         let leaf = &self.tree.nodes[member.leaf as usize];
-        let standing = member.standing(leaf, now.0);
+        let standing = member.standing(leaf, self.parts_of(id.0), now.0);
         let interval = (self.shown_at(&path, now.0) - member.polled).max(SHORTEST);
         Some(blended_value(standing.of_part(), Blend::only(objective), interval).value)
     }
@@ -387,6 +426,7 @@ impl Learned {
             }
             *member = Member::NONE;
             self.hinted.remove(&id.0);
+            self.parts.remove(&id.0);
             if !is_watched {
                 self.n_members -= 1;
                 self.total_cost -= cost;
@@ -487,7 +527,9 @@ impl Learned {
     pub(super) fn belief(&self, id: ElementId, now: Time) -> Option<Gamma> {
         let member = self.members.get(id.index())?;
         let leaf = &self.tree.nodes[member.leaf as usize];
-        member.is_here.then(|| member.standing(leaf, now.0).belief)
+        member
+            .is_here
+            .then(|| member.standing(leaf, 1.0, now.0).belief)
     }
 
     pub(super) fn observe(
@@ -530,10 +572,17 @@ impl Learned {
         let Standing {
             prior,
             belief,
-            parts,
             interval,
+            ..
         } = standing;
-        let changed = matches!(outcome, Outcome::Changed { .. });
+        let changed = outcome.is_change();
+        if let Some(parts) = self.parts.get_mut(&index) {
+            let n_changed = match outcome {
+                Outcome::Parts { n_changed } => f64::from(n_changed),
+                _ => f64::from(u8::from(changed)),
+            };
+            parts.observe(n_changed, belief.mean() * interval);
+        }
         let chance = now_worth.stale;
         let hinted = self.hinted.remove(&index);
         self.learn_from_hint(hinted, &path, &standing, changed);
@@ -566,7 +615,7 @@ impl Learned {
         let belief = match (outcome, hinted) {
             // A poll made because of a change says nothing by finding it; when it
             // came does.
-            (Outcome::Changed { .. }, Some(hinted)) => Gamma {
+            (_, Some(hinted)) if changed => Gamma {
                 shape: belief.shape + 1.0,
                 per: belief.per + hinted.first,
             },
@@ -592,12 +641,13 @@ impl Learned {
         let standing = Standing {
             prior,
             belief,
-            parts,
+            parts: self.parts_of(index),
             interval: SHORTEST,
         };
         self.wait(index, &path, &standing, worth);
-        // Where hints say when to poll, intervals are not chosen.
-        if hinted.is_none() {
+        // Where hints say when to poll, intervals are not chosen; and how many parts have
+        // changed tells how fast it changes at any interval.
+        if hinted.is_none() && !self.parts.contains_key(&index) {
             let last = PollEvidence {
                 changed,
                 chance,
@@ -751,7 +801,7 @@ impl Learned {
             if member.is_sample || member.is_put || member.is_first {
                 return Some(due);
             }
-            let standing = member.standing(node, now.0);
+            let standing = member.standing(node, self.parts_of(index), now.0);
             let worth = worth(elements.get(ElementId(index)));
             let (key, is_look) = self.due(index, &path, node, &standing, worth);
             let member = &mut self.members[index as usize];
@@ -774,8 +824,10 @@ impl Learned {
         if id.index() >= self.members.len() {
             self.members.resize(id.index() + 1, Member::NONE);
         }
+        if element.parts > 1 {
+            self.parts.insert(id.0, Parts::new(element.parts));
+        }
         self.members[id.index()] = Member {
-            parts: element.parts.max(1) as f32,
             polled: now.0,
             polled_at: now.0,
             leaf,
@@ -820,7 +872,15 @@ impl Learned {
     /// What is believed of an element whose path was [wound](Self::wind).
     fn standing(&self, index: u32, now: f64) -> Standing {
         let member = &self.members[index as usize];
-        member.standing(&self.tree.nodes[member.leaf as usize], now)
+        let leaf = &self.tree.nodes[member.leaf as usize];
+        member.standing(leaf, self.parts_of(index), now)
+    }
+
+    fn parts_of(&self, index: u32) -> f64 {
+        match self.parts.is_empty() {
+            true => 1.0,
+            false => self.parts.get(&index).map_or(1.0, Parts::in_changes),
+        }
     }
 
     /// Puts an element where it is due, or where it is to be looked at again.

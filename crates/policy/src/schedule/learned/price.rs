@@ -123,7 +123,7 @@ impl Learned {
             .map(|(index, member)| {
                 let leaf = &self.tree.nodes[member.leaf as usize];
                 let element = elements.get(ElementId(index));
-                let belief = member.standing(leaf, now).of_part();
+                let belief = member.standing(leaf, self.parts_of(index), now).of_part();
                 (belief, worth(element), element.cost.0)
             })
             .filter(|&(_, worth, _)| worth > 0.0)
