@@ -287,9 +287,10 @@ pub(crate) enum Method {
 /// How fresh each policy would keep a copy, in a world that changes
 ///
 /// A world is a table of rates, whose elements change at random; a recorded history
-/// of changes; or the parameters of a world whose elements change together. Every
-/// policy meets the same changes and has the same budget. The first column of the
-/// table names the policy; with `--json` there is one object per policy.
+/// of changes; or the parameters of a world whose elements change together, or of a
+/// table of a database (`kind = "table"`). Every policy meets the same changes and has
+/// the same budget. The first column of the table names the policy; with `--json` there
+/// is one object per policy.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   springtide simulate --rates rates.csv --policy uniform,optimal,learned --budget 2000/day
@@ -372,7 +373,7 @@ pub(crate) struct WorldArgs {
     /// or .gz
     #[arg(long, value_name = "DIR")]
     pub(crate) history: Option<PathBuf>,
-    /// Parameters of a world whose elements change together (TOML)
+    /// Parameters of a world whose elements change together, or of a table (TOML)
     #[arg(long, value_name = "FILE")]
     pub(crate) world: Option<PathBuf>,
 }
@@ -472,6 +473,19 @@ pub(crate) enum SimPolicy {
     Miniflux,
     /// Every element after the same interval
     FixedInterval,
+    /// Tables: learned, where the database tells of blocks that did not change
+    #[value(name = "learned+digests")]
+    LearnedDigests,
+    /// Tables: learned, with a cursor
+    #[value(name = "learned+cursor")]
+    LearnedCursor,
+    /// Tables: learned, with both
+    #[value(name = "learned+digests+cursor")]
+    LearnedDigestsCursor,
+    /// Tables: all of it every night, whatever the budget
+    FullCopy,
+    /// Tables: the cursor and nothing else
+    CursorOnly,
 }
 
 /// Which keyword queries refresh rows that can only be searched for

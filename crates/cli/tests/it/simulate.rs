@@ -154,6 +154,73 @@ fn a_table_reads_well_without_colour() {
 }
 
 #[test]
+fn a_table_is_kept_block_by_block_with_a_cursor_or_as_people_do() {
+    let place = Place::with(
+        "table.toml",
+        "kind = \"table\"\nrows = 2000\nhot_rows = 200\n",
+    );
+    let run = |rest: &str| {
+        place.run(&format!(
+            "simulate --world table.toml --budget 50/day {rest}"
+        ))
+    };
+    let all = "--policy uniform,learned,learned+digests,learned+cursor,learned+digests+cursor,\
+               full-copy,cursor-only --span 30d --warmup 10d";
+    let ran = run(&format!("{all} --json")).ok();
+    let stale: Vec<f64> = field(&ran.stdout, "freshness")
+        .iter()
+        .map(|freshness| 1.0 - freshness.as_f64().unwrap())
+        .collect();
+    assert!(stale[1] < stale[0] && stale[3] < stale[1], "{stale:?}");
+    let gone: Vec<f64> = (field(&ran.stdout, "gone").iter())
+        .map(|gone| gone.as_f64().unwrap())
+        .collect();
+    assert!(gone[6] > 10.0 * gone[3], "{gone:?}");
+    let budgets = field(&ran.stdout, "budget_per_day");
+    assert_eq!(
+        (&budgets[0], &budgets[5]),
+        (&50.0.into(), &serde_json::Value::Null)
+    );
+    assert_eq!(field(&ran.stdout, "n_cursor_polls")[6], 1500);
+    assert_eq!(ran.stdout, run(&format!("{all} --json")).ok().stdout);
+    let table = run(all).ok().stdout;
+    assert!(table.starts_with("policy"), "{table}");
+    assert!(
+        table.contains("against uniform") && table.contains("of which gone"),
+        "{table}"
+    );
+
+    for (rest, complaint) in [
+        ("--policy nutch", "is not for tables"),
+        (
+            "--policy learned --hints 70%,60%,1h",
+            "--hints is not for tables",
+        ),
+        (
+            "--policy learned --warmup 90d",
+            "nothing is left to measure",
+        ),
+    ] {
+        let failed = run(rest);
+        assert_eq!(failed.code, 2);
+        assert!(failed.stderr.contains(complaint), "{}", failed.stderr);
+    }
+    for (text, complaint) in [
+        ("kind = \"tabel\"", "kind is"),
+        ("kind = \"table\"\nrow = 5", "row"),
+        ("kind = \"table\"\nrecall = 2", "recall is 2"),
+    ] {
+        let place = Place::with("table.toml", text);
+        let failed = place.run("simulate --world table.toml --budget 50/day --policy learned");
+        assert_eq!(failed.code, 2);
+        assert!(failed.stderr.contains(complaint), "{}", failed.stderr);
+    }
+    let failed = rates().run("simulate --rates rates.csv --budget 9/day --policy full-copy");
+    assert_eq!(failed.code, 2);
+    assert!(failed.stderr.contains("is for tables"), "{}", failed.stderr);
+}
+
+#[test]
 fn a_correlated_world_is_made_from_its_parameters() {
     let place = Place::with(
         "world.toml",

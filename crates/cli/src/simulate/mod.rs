@@ -1,5 +1,7 @@
 //! `springtide simulate`: what each policy would achieve, in a world that changes.
 
+mod table;
+
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,14 +32,22 @@ const CYCLE_DAYS: f64 = 30.0;
 
 pub(crate) fn run(args: &args::Simulate, talk: Talk) -> Outcome<()> {
     refuse_nonsense(args)?;
-    let Made { world, caps, names } = make_world(args, talk)?;
-    let warmup = args.warmup.map_or(0.0, Span::as_days);
-    if warmup >= world.span() {
-        let (warmup, span) = (days(warmup), days(world.span()));
-        return Err(Failure::input("nothing is left to measure")
-            .cause(format!("the warm-up is {warmup} long, the span {span}"))
-            .hint("give a shorter --warmup or a longer --span"));
+    let parameters = match &args.world.world {
+        Some(path) => Some((path.as_path(), read_text(path)?)),
+        None => None,
+    };
+    if let Some((path, text)) = &parameters
+        && let Some(world) = table::world(path, text)?
+    {
+        return table::run(world, path, args, talk);
     }
+    if let Some(&policy) = (args.policy.iter()).find(|&&policy| table::is_for_tables(policy)) {
+        let what = format!("--policy {} is for tables", name_of(policy));
+        return Err(Failure::input(what).hint("give a --world whose kind is \"table\""));
+    }
+    let Made { world, caps, names } = make_world(args, parameters, talk)?;
+    let warmup = args.warmup.map_or(0.0, Span::as_days);
+    refuse_all_warmup(warmup, world.span())?;
     refuse_too_much(args, &world)?;
     let budget = |per_day| -> Outcome<Budget> {
         let budget = Budget::per_day(per_day)
@@ -102,6 +112,16 @@ pub(crate) fn run(args: &args::Simulate, talk: Talk) -> Outcome<()> {
         ));
         print_table(&rows)
     }
+}
+
+fn refuse_all_warmup(warmup: f64, span: f64) -> Outcome<()> {
+    if warmup < span {
+        return Ok(());
+    }
+    let (warmup, span) = (days(warmup), days(span));
+    Err(Failure::input("nothing is left to measure")
+        .cause(format!("the warm-up is {warmup} long, the span {span}"))
+        .hint("give a shorter --warmup or a longer --span"))
 }
 
 /// That the options go together.
@@ -295,11 +315,15 @@ struct Made {
     names: Vec<String>,
 }
 
-fn make_world(args: &args::Simulate, talk: Talk) -> Outcome<Made> {
+fn make_world(
+    args: &args::Simulate,
+    parameters: Option<(&Path, String)>,
+    talk: Talk,
+) -> Outcome<Made> {
     if args.span == Some(Span::ZERO) {
         return Err(Failure::input("--span is zero").hint("give a longer one, such as 365d"));
     }
-    match (&args.world.rates, &args.world.history, &args.world.world) {
+    match (&args.world.rates, &args.world.history, parameters) {
         (Some(path), ..) => {
             let span = args.span.map_or(SPAN_DAYS, Span::as_days);
             poisson_world(path, span, args, talk)
@@ -330,8 +354,8 @@ fn make_world(args: &args::Simulate, talk: Talk) -> Outcome<Made> {
                 names,
             })
         }
-        (_, _, Some(path)) => {
-            let mut parameters = read_parameters(path)?;
+        (_, _, Some((path, text))) => {
+            let mut parameters = read_parameters(path, &text)?;
             if let Some(span) = args.span {
                 parameters.span_days = span.as_days();
             }
@@ -348,11 +372,14 @@ fn make_world(args: &args::Simulate, talk: Talk) -> Outcome<Made> {
     }
 }
 
-fn read_parameters(path: &Path) -> Outcome<Correlated> {
-    let refuse = || Failure::input(format!("cannot read {}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| refuse().cause(error))?;
-    toml::from_str(&text).map_err(|error| {
-        refuse()
+fn read_text(path: &Path) -> Outcome<String> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Failure::input(format!("cannot read {}", path.display())).cause(error))
+}
+
+fn read_parameters(path: &Path, text: &str) -> Outcome<Correlated> {
+    toml::from_str(text).map_err(|error| {
+        Failure::input(format!("cannot read {}", path.display()))
             .cause(error.to_string().trim_end())
             .hint("leave out what is to be as by default; an empty file is a world")
     })
@@ -609,6 +636,11 @@ fn print_table(rows: &[Row]) -> Outcome<()> {
             lines.push(cells);
         }
     }
+    print_lines(&lines)
+}
+
+/// Prints lines of cells: the first cell to the left, the others to the right.
+fn print_lines(lines: &[Vec<String>]) -> Outcome<()> {
     let widths: Vec<usize> = (0..lines[0].len())
         .map(|column| {
             let width = |line: &Vec<String>| line[column].chars().count();
@@ -616,7 +648,7 @@ fn print_table(rows: &[Row]) -> Outcome<()> {
         })
         .collect();
     let mut stdout = std::io::stdout().lock();
-    for line in &lines {
+    for line in lines {
         let mut text = String::new();
         for (column, (cell, &width)) in line.iter().zip(&widths).enumerate() {
             if column == 0 {
