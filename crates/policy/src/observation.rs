@@ -89,3 +89,16 @@ impl Observation {
         self.outcome.is_change()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_a_change_if_some_changed() {
+        let parts = |n_changed| Observation::new(Span(1.0), Outcome::Parts { n_changed }).unwrap();
+        assert!(!parts(0).is_change() && parts(1).is_change());
+        assert_eq!(parts(0).outcome(), Outcome::Unchanged);
+        assert_eq!(parts(7).outcome(), Outcome::Changed { age: None });
+    }
+}

@@ -18,6 +18,7 @@ use springtide_policy::{
     Budget, Element, Elements, Frequency, Groups, Objective, Order, Rate, Span,
 };
 use springtide_sim::figure::{Axis, Figure, Mark};
+use springtide_sim::table::{By, TableMeasures, TableSetup, TableWorld};
 use springtide_sim::world::{Correlated, World};
 use springtide_sim::{Measures, Polled, Setup, Start, compare, run};
 
@@ -37,6 +38,7 @@ fn main() -> Outcome<()> {
         ("burst", burst()?),
         ("change-ratio", change_ratio()?),
         ("learned", learned()?),
+        ("tables", tables()?),
     ];
     for (name, figure) in figures {
         let path = Path::new(&folder).join(format!("{name}.svg"));
@@ -418,6 +420,47 @@ fn learned() -> Outcome<Figure> {
         figure = figure.with(name, Mark::Line, points);
     }
     Ok(figure.with("uniform", Mark::Dashed, [(4.0, 1.0), (120.0, 1.0)]))
+}
+
+/// What is left stale of a table's rows, by budget and by how its copy is kept.
+fn tables() -> Outcome<Figure> {
+    let world = TableWorld::default();
+    let history = world.history(SEED)?;
+    let learned = |digests, cursor| By::Learned { digests, cursor };
+    let ways = [
+        ("blocks in turn", By::Uniform),
+        ("learned", learned(false, false)),
+        ("learned, with digests", learned(true, false)),
+        ("learned, with a cursor", learned(false, true)),
+        ("the cursor alone", By::CursorOnly),
+    ];
+    let setup = |by, budget| -> Outcome<TableSetup> {
+        Ok(TableSetup {
+            by,
+            terms: Terms::new(Budget::per_day(budget)?),
+            warmup: world.span_days / 3.0,
+            seed: SEED,
+        })
+    };
+    let mut figure = Figure::new(
+        "A table with a hot end, a hot range and deletes: rows whose copy is wrong",
+        Axis::log("statements a day").between(40.0, 500.0),
+        Axis::linear("rows that are stale, per cent").between(0.0, 6.0),
+    );
+    for (name, by) in ways {
+        let budgets = [40.0, 60.0, 100.0, 150.0, 200.0, 300.0, 500.0];
+        let setups = budgets.map(|budget| setup(by, budget));
+        let setups = setups.into_iter().collect::<Outcome<Vec<_>>>()?;
+        let measured = history.compare(&setups);
+        let stale = |m: &TableMeasures| 100.0 * (1.0 - m.of_rows.freshness);
+        let points = budgets.into_iter().zip(measured.iter().map(stale));
+        figure = figure.with(name, Mark::Line, points);
+    }
+    // It keeps to no budget: it is where it is.
+    let nightly = history.run(&setup(By::FullCopy, 1.0)?).of_rows;
+    let per_day = nightly.n_polls as f64 / world.span_days;
+    let stale = 100.0 * (1.0 - nightly.freshness);
+    Ok(figure.with("all of it every night", Mark::Dots, [(per_day, stale)]))
 }
 
 /// Runs policies with a budget of one poll per element in so many days.

@@ -201,9 +201,7 @@ fn a_table_is_kept_block_by_block_with_a_cursor_or_as_people_do() {
             "nothing is left to measure",
         ),
     ] {
-        let failed = run(rest);
-        assert_eq!(failed.code, 2);
-        assert!(failed.stderr.contains(complaint), "{}", failed.stderr);
+        run(rest).failed(2, &[complaint]);
     }
     for (text, complaint) in [
         ("kind = \"tabel\"", "kind is"),
@@ -211,13 +209,12 @@ fn a_table_is_kept_block_by_block_with_a_cursor_or_as_people_do() {
         ("kind = \"table\"\nrecall = 2", "recall is 2"),
     ] {
         let place = Place::with("table.toml", text);
-        let failed = place.run("simulate --world table.toml --budget 50/day --policy learned");
-        assert_eq!(failed.code, 2);
-        assert!(failed.stderr.contains(complaint), "{}", failed.stderr);
+        let line = "simulate --world table.toml --budget 50/day --policy learned";
+        place.run(line).failed(2, &[complaint]);
     }
-    let failed = rates().run("simulate --rates rates.csv --budget 9/day --policy full-copy");
-    assert_eq!(failed.code, 2);
-    assert!(failed.stderr.contains("is for tables"), "{}", failed.stderr);
+    rates()
+        .run("simulate --rates rates.csv --budget 9/day --policy full-copy")
+        .failed(2, &["is for tables"]);
 }
 
 #[test]

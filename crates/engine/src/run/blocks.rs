@@ -567,7 +567,8 @@ impl Engine {
         } = kept.element;
         let settings = &self.sources[&source].settings;
         let element = member(settings, role, weight, group, n_elements);
-        self.agenda.join(id, element, at, &mut self.rng);
+        let whole = whole.element.id;
+        self.agenda.join_from(whole, id, element, at, &mut self.rng);
         if let Some(memory) = self.agenda.scheduler().remember(id) {
             kept.history.memory = memory;
         }

@@ -100,13 +100,13 @@ impl Engine {
         if let SchedulerUpdate::Observed(outcome) = next {
             let shown = Shown {
                 at: seen.at,
-                has_changed: outcome != Outcome::Unchanged,
+                has_changed: outcome.is_change(),
                 is_listing: kept.element.role == Role::Listing,
                 age_ms: match outcome {
                     Outcome::Changed { age } => {
                         age.map(|age| (age.as_days() * 86_400_000.0) as i64)
                     }
-                    Outcome::Unchanged => None,
+                    _ => None,
                 },
             };
             self.trust.note_poll(source, id, shown);

@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn blocks_that_are_about_as_quiet_are_asked_for_with_it() {
         let mut together = Together::new(0.2, LIKELY).unwrap();
-        assert!(together.takes(Some(0.02)) && together.takes(Some(0.5)));
+        assert!(together.takes(Some(0.021)) && together.takes(Some(0.5)));
         assert!(!together.takes(Some(0.019)) && !together.takes(Some(0.6)));
         assert!(!together.takes(None));
     }

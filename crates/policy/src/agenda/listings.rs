@@ -212,6 +212,17 @@ mod tests {
     }
 
     #[test]
+    fn a_row_is_worth_as_much_to_a_cursor_as_to_a_block_however_many_blocks_there_are() {
+        for n_blocks in [1, 500, 1_000_000, u64::MAX] {
+            let cursor = cursor_element(2.0, n_blocks, 100, None);
+            let per_row = cursor.weight.as_f64() / f64::from(cursor.parts);
+            assert!(per_row >= 2.0 / 100.0, "{n_blocks}");
+        }
+        let cursor = cursor_element(2.0, 5_000, 100, None);
+        assert_eq!((cursor.weight.as_f64(), cursor.parts), (10_000.0, 500_000));
+    }
+
+    #[test]
     fn a_listing_weighs_as_much_as_a_fiftieth_of_its_elements() {
         assert_eq!(listing_weight(2.0, 0).as_f64(), 2.0);
         assert_eq!(listing_weight(2.0, 500).as_f64(), 20.0);

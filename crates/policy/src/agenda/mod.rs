@@ -359,6 +359,20 @@ impl Agenda {
         self.listings.polled(id, now);
     }
 
+    /// An element that was part of another [joins](Self::join): it is taken to change as
+    /// often as the whole did, until it shows that it does not.
+    pub fn join_from(
+        &mut self,
+        whole: ElementId,
+        id: ElementId,
+        element: Element,
+        now: Time,
+        rng: &mut dyn Rng,
+    ) {
+        self.join(id, element, now, rng);
+        self.scheduler.inherit(whole, id, now);
+    }
+
     /// An element has a copy from now on that polls of others keep fresh: a row of a search
     /// source, or an entry of a feed. It is never due by itself.
     pub fn watch(&mut self, id: ElementId, element: Element, now: Time) {

@@ -219,6 +219,15 @@ impl Scheduler {
         }
     }
 
+    /// An element is part of what another was, or is: what is learned of the one is a
+    /// first guess at the other.
+    pub fn inherit(&mut self, whole: ElementId, part: ElementId, now: Time) {
+        let element = self.element(part);
+        if let Some(learned) = self.learned_mut() {
+            learned.inherit(whole, (part, element), now);
+        }
+    }
+
     /// An element appears whose polls someone else sees to, as those of rows that come
     /// many to a query: it is never due, and takes nothing of the budget, but what is
     /// [observed](Self::observe) of it is learned. Its copy is in sync.

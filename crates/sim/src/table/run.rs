@@ -326,7 +326,7 @@ impl<'a> Mirror<'a> {
             let place = self.blocks.len();
             let id = match rows.end == whole.rows.end {
                 true => whole.id,
-                false => self.join(now),
+                false => self.join(whole.id, now),
             };
             self.places[id.index()] = place;
             self.blocks.push(Block {
@@ -337,8 +337,8 @@ impl<'a> Mirror<'a> {
         }
     }
 
-    /// One more block.
-    fn join(&mut self, now: f64) -> ElementId {
+    /// A block that was part of another.
+    fn join(&mut self, whole: ElementId, now: f64) -> ElementId {
         let id = ElementId(self.places.len() as u32);
         self.places.push(0);
         let number = id.index() / PER_GROUP;
@@ -351,7 +351,8 @@ impl<'a> Mirror<'a> {
             parts: self.copies.history.block as u32,
             ..Element::default()
         };
-        self.agenda.join(id, element, time(now), &mut self.rng);
+        self.agenda
+            .join_from(whole, id, element, time(now), &mut self.rng);
         id
     }
 

@@ -19,11 +19,13 @@ mod heap;
 mod likeness;
 mod memory;
 mod nodes;
+mod parts;
 mod price;
 mod tree;
 
 use likeness::ShapeEvidence;
 pub(super) use memory::{NodeMemory, price_in};
+use parts::Parts;
 use price::Pricing;
 use tree::{Node, NodeId, Path, ROOT, Tree};
 
@@ -74,8 +76,6 @@ const MOST_LOOKS: usize = 200;
 /// A group without a node of its own: its elements are in the node of the group
 /// around it.
 const NO_NODE: NodeId = NodeId::MAX;
-/// What is left, after a poll, of how many parts those before found changed.
-const PARTS_KEPT: f64 = 0.9;
 /// The shortest interval, in days: a tenth of a millisecond.
 const SHORTEST: f64 = 1e-9;
 
@@ -206,42 +206,6 @@ impl Deadlines {
     }
 }
 
-/// The parts of an element, and how many of them have changed.
-#[derive(Debug, Clone, Copy)]
-struct Parts {
-    n: f64,
-    /// Parts that polls found changed, and changes that were to be expected by what is
-    /// believed of the whole, the latest counting most.
-    n_changed: f64,
-    n_expected: f64,
-}
-
-impl Parts {
-    fn new(n: u32) -> Self {
-        let n = f64::from(n);
-        // Until something is seen, a change is one of one part.
-        Self {
-            n,
-            n_changed: 1.0,
-            n_expected: 1.0,
-        }
-    }
-
-    /// A poll shows whether there was a change, and beyond that how large it was. A batch
-    /// of a thousand rows is one change of them all; a thousand changes of a row each, in
-    /// between two polls, are for the whole one too. Either way it is a thousand.
-    fn observe(&mut self, n_changed: f64, n_expected: f64) {
-        self.n_changed = PARTS_KEPT * self.n_changed + n_changed;
-        self.n_expected = PARTS_KEPT * self.n_expected + n_expected;
-    }
-
-    /// How many changes it takes until all have changed.
-    fn in_changes(&self) -> f64 {
-        let per_change = self.n_changed.max(1e-3) / self.n_expected.max(1e-3);
-        (self.n / per_change).max(1.0)
-    }
-}
-
 /// What a poll showed, how likely that was to be a change, and how long it was
 /// since the last.
 #[derive(Debug, Clone, Copy)]
@@ -369,6 +333,43 @@ impl Learned {
         }
         let standing = self.standing(id.0, now.0);
         self.wait(id.0, &path, &standing, worth(element));
+    }
+
+    /// An element that was just added is part of what another was: it begins with the rate
+    /// of that, which counts as little as it can.
+    pub(super) fn inherit(
+        &mut self,
+        whole: ElementId,
+        (part, element): (ElementId, Element),
+        now: Time,
+    ) {
+        if !self.contains(whole) || !self.contains(part) || self.is_watched(part) {
+            return;
+        }
+        self.set_aside();
+        for id in [whole, part] {
+            let path = self.tree.path(self.members[id.index()].leaf);
+            self.wind(&path, now.0);
+        }
+        let rate = self.standing(whole.0, now.0).belief.mean();
+        let prior = self.standing(part.0, now.0).prior;
+        let is_faster = rate > prior.mean();
+        // Faster than usual is so many changes more, slower so many days without one.
+        let changes = match is_faster {
+            true => (rate * prior.per - prior.shape).max(1.0),
+            false => 0.0,
+        };
+        let member = &mut self.members[part.index()];
+        member.changes = changes as f32;
+        member.days = ((prior.shape + changes) / rate - prior.per).max(0.0) as f32;
+        if let Some(&of_whole) = self.parts.get(&whole.0)
+            && let Some(of_part) = self.parts.get_mut(&part.0)
+        {
+            of_part.inherit(&of_whole);
+        }
+        let path = self.tree.path(self.members[part.index()].leaf);
+        let standing = self.standing(part.0, now.0);
+        self.wait(part.0, &path, &standing, worth(element));
     }
 
     /// An element appears whose polls someone else sees to: what they show teaches as
