@@ -26,7 +26,7 @@ use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64;
 use springtide_policy::agenda::{Agenda, Poll, Request, Verdict};
 use springtide_policy::schedule::{Choice, Terms};
-use springtide_policy::{Budget, Cost, Element, Elements, Groups, Outcome, Present, Time, Weight};
+use springtide_policy::{Budget, Element, Elements, Groups, Outcome, Present, Time};
 
 /// Elements of a host and of one of its directories.
 const PER_HOST: usize = 1000;
@@ -141,9 +141,8 @@ impl Driven {
         }
         let elements: Elements = (0..n)
             .map(|index| Element {
-                weight: Weight::ONE,
-                cost: Cost::ONE,
                 group: is_grouped.then(|| directories[index / PER_DIRECTORY]),
+                ..Element::default()
             })
             .collect();
         let remote = (0..n)

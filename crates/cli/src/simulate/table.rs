@@ -54,7 +54,10 @@ pub(super) fn world(path: &Path, text: &str) -> Outcome<Option<TableWorld>> {
             Ok(Some(world))
         }
         Some(kind) => Err(refuse()
-            .cause(format!("kind is {kind}"))
+            .cause(match kind.as_str() {
+                Some(kind) => format!("kind is {kind:?}"),
+                None => "kind is no text".to_owned(),
+            })
             .hint("give kind = \"table\", or leave it out for a world of sites")),
     }
 }

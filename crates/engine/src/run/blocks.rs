@@ -9,7 +9,7 @@ use springtide_policy::agenda::Poll;
 use springtide_policy::{Span, Time};
 use springtide_store::{
     ChangeKind, Copy, Element, ElementId, Failure, FailureKind, Kept, Moment, Role, SourceId,
-    SourceKind, State, Walk,
+    State, Walk,
 };
 
 use super::Engine;

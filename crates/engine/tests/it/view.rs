@@ -9,7 +9,7 @@ use springtide_engine::view::{
     self, ElementView, Elements, Outlook, SourceView, Status, Trusts, Wanted, rfc3339, state_name,
 };
 use springtide_policy::schedule::{Choice, Scheduler, Terms};
-use springtide_policy::{Budget, Cost, Elements as Nobody, Groups, Outcome, Present, Time, Weight};
+use springtide_policy::{Budget, Elements as Nobody, Groups, Outcome, Present, Time, Weight};
 use springtide_store::{
     BodyId, Copy, Element, ElementId, Fact, Failure, FailureKind, Group, GroupId, History, Kept,
     Memory, MemoryOf, Moment, Partition, Poll, PollOutcome, Purpose, Role, Source, SourceId,
@@ -103,8 +103,8 @@ impl Project {
                 None => {
                     let element = springtide_policy::Element {
                         weight: Weight::new(f64::from(fates[index].weight)).unwrap(),
-                        cost: Cost::ONE,
                         group: GroupId::new(fates[index].group as u32),
+                        ..springtide_policy::Element::default()
                     };
                     scheduler.add(id, element, time(at), &mut rng);
                 }
