@@ -348,7 +348,7 @@ pub(super) fn member(
     n_elements: u64,
 ) -> springtide_policy::Element {
     let weight = f64::from(weight);
-    let rows = (source.table.as_ref()).map(|table| table.block.map_or(USUAL_ROWS, |n| n as u32));
+    let rows = (source.table.as_ref()).map(|table| table.block.unwrap_or(USUAL_ROWS));
     let group = Some(group);
     match (role, rows) {
         (Role::Listing, Some(rows)) => cursor_element(weight, n_elements, rows, group),

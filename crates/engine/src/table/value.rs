@@ -69,8 +69,8 @@ impl Value {
         let _ = match self {
             Self::Null => out.write_all(b"null"),
             Self::Integer(number) => write!(out, "{number}"),
-            Self::Real(number) => Ok(serde_json::to_writer(out, number).unwrap_or_default()),
-            Self::Text(text) => Ok(serde_json::to_writer(out, text).unwrap_or_default()),
+            Self::Real(number) => serde_json::to_writer(out, number).map_err(Into::into),
+            Self::Text(text) => serde_json::to_writer(out, text).map_err(Into::into),
             Self::Bytes(bytes) => write!(out, "\"{}\"", hex(bytes)),
         };
     }
