@@ -443,7 +443,7 @@ fn tables() -> Outcome<Figure> {
         })
     };
     let mut figure = Figure::new(
-        "A table with a hot end, a hot range and deletes: rows whose copy is wrong",
+        "A table with a hot end, a hot range and deletes",
         Axis::log("statements a day").between(40.0, 500.0),
         Axis::linear("rows that are stale, per cent").between(0.0, 7.0),
     );
