@@ -2,7 +2,7 @@
 //! what they are sent, refuse it, or hang up, as a seeded draw has it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -51,19 +51,7 @@ fn hear(mut stream: TcpStream, sent: &Sent, draw: u32) -> std::io::Result<()> {
         return Ok(());
     }
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    let mut reader = BufReader::new(stream.try_clone()?);
-    let mut length = 0;
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line)? == 0 || line == "\r\n" {
-            break;
-        }
-        if let Some(n) = line.to_ascii_lowercase().strip_prefix("content-length: ") {
-            length = n.trim().parse().unwrap();
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body)?;
+    let (_, body) = crate::received(&stream)?;
     sent.lock()
         .unwrap()
         .push(serde_json::from_slice(&body).unwrap());

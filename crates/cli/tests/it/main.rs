@@ -25,7 +25,8 @@ mod tables;
 mod websub;
 mod words;
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -156,6 +157,25 @@ pub(crate) fn column(csv: &str, index: usize) -> Vec<f64> {
         .iter()
         .map(|row| row[index].parse().unwrap())
         .collect()
+}
+
+/// A request that somebody sent: its head in small letters, line by line, and its body.
+pub(crate) fn received(stream: &TcpStream) -> std::io::Result<(Vec<String>, Vec<u8>)> {
+    let mut reader = BufReader::new(stream);
+    let mut head = Vec::new();
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 || line == "\r\n" {
+            break;
+        }
+        head.push(line.trim_end().to_ascii_lowercase());
+    }
+    let length = head
+        .iter()
+        .find_map(|line| line.strip_prefix("content-length: "));
+    let mut body = vec![0; length.map_or(0, |n| n.parse().unwrap())];
+    reader.read_exact(&mut body)?;
+    Ok((head, body))
 }
 
 /// The repository's own folder.

@@ -1057,25 +1057,13 @@ fn every_change_is_told_at_least_once_though_receiver_and_server_fail() {
     std::thread::spawn(move || {
         for (number, stream) in listener.incoming().enumerate() {
             let Ok(mut stream) = stream else { continue };
-            let mut reader = BufReader::new(stream.try_clone().unwrap());
-            let (mut length, mut signature) = (0, String::new());
-            loop {
-                let mut line = String::new();
-                if reader.read_line(&mut line).unwrap_or(0) == 0 || line == "\r\n" {
-                    break;
-                }
-                let lower = line.to_ascii_lowercase();
-                if let Some(n) = lower.strip_prefix("content-length: ") {
-                    length = n.trim().parse().unwrap();
-                }
-                if let Some(s) = lower.strip_prefix("x-springtide-signature: ") {
-                    signature = s.trim().to_owned();
-                }
-            }
-            let mut body = vec![0; length];
-            if reader.read_exact(&mut body).is_err() {
+            let Ok((head, body)) = crate::received(&stream) else {
                 continue;
-            }
+            };
+            let mut signatures = head.iter();
+            let signature =
+                signatures.find_map(|line| line.strip_prefix("x-springtide-signature: "));
+            let signature = signature.unwrap_or_default().to_owned();
             let body = serde_json::from_slice(&body).unwrap();
             heard.lock().unwrap().push((body, signature));
             // Every second one is not taken.

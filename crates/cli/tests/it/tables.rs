@@ -170,6 +170,15 @@ fn a_postgres_table_is_followed_in_every_type_and_only_read() {
         assert!(is_read, "{statement}");
     }
 
+    // One that makes no digests is read.
+    server.sql(
+        "revoke execute on function sha256(bytea) from public; \
+         update orders set small = 2 where id = 3",
+    );
+    place.run("run --for 3s").ok();
+    let rows = copy(&place, "orders.db", "orders");
+    assert!(rows.iter().any(|row| row["small"] == 2.0 && row["id"] == 3));
+
     server.sql("alter table orders rename to elsewhere");
     place.run("run --for 2s").failed(3, &["orders"]);
     let ls = lines(&place.run("ls --json").ok());

@@ -1,7 +1,7 @@
 //! Hints from outside: a hub of WebSub and the key files of IndexNow, all on loopback.
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,20 +24,7 @@ fn hub() -> (String, Asked) {
     let heard = Arc::clone(&asked);
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            let mut reader = BufReader::new(stream.try_clone().unwrap());
-            let mut length = 0;
-            loop {
-                let mut line = String::new();
-                if reader.read_line(&mut line).unwrap_or(0) == 0 || line == "\r\n" {
-                    break;
-                }
-                let lower = line.to_ascii_lowercase();
-                if let Some(n) = lower.strip_prefix("content-length: ") {
-                    length = n.trim().parse().unwrap();
-                }
-            }
-            let mut body = vec![0; length];
-            if reader.read_exact(&mut body).is_ok() {
+            if let Ok((_, body)) = crate::received(&stream) {
                 let form = url::form_urlencoded::parse(&body).into_owned().collect();
                 heard.lock().unwrap().push(form);
             }

@@ -25,8 +25,9 @@ impl Engine {
         at: Time,
     ) -> Result<Option<Asked>, Error> {
         let source = kept.element.source;
-        // An audit tells whether a copy is fresh: at once, and for certain.
-        if poll.purpose == Purpose::Audit {
+        // An audit tells whether a copy is fresh: at once, and for certain. After a failure
+        // nobody knows whether it was the digest that the database would not make.
+        if poll.purpose == Purpose::Audit || kept.n_failures > 0 {
             return Ok(None);
         }
         let Some((own, chance)) = self.known_digest(source, kept, at) else {

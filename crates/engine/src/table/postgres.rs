@@ -175,7 +175,19 @@ impl Session {
         );
         let answer = self.ask(&Statement::plain(text)).await?;
         let said = answer.rows.first().and_then(|row| row.first());
-        Ok(matches!(said, Some(Value::Text(text)) if text == "t"))
+        if !matches!(said, Some(Value::Text(text)) if text == "t") {
+            return Ok(false);
+        }
+        // Whoever speaks as PostgreSQL does need not have all of it, or may not let us.
+        let text = format!(
+            "select {WRITTEN_BY}, encode(sha256(''::bytea), 'hex') from {} limit 0",
+            Dialect::Postgres.from(from)
+        );
+        match self.ask(&Statement::plain(text)).await {
+            Ok(_) => Ok(true),
+            Err(failure) if failure.kind == FailureKind::Database => Ok(false),
+            Err(failure) => Err(failure),
+        }
     }
 
     /// The columns of the primary key, in its order, and the columns whose text is in the
