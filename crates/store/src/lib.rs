@@ -33,7 +33,7 @@ mod private;
 mod problem;
 mod sqlite;
 
-pub use body::{Appending, Bodies, BodyId, Collection, Freed, ParseBodyIdError};
+pub use body::{Appending, Bodies, BodyId, Collection, Freed, Packed, ParseBodyIdError};
 pub use error::{Cause, Error};
 pub use fact::*;
 pub use failure::{Failure, FailureKind};

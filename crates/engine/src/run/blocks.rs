@@ -300,6 +300,7 @@ impl Engine {
             key,
             columns_before: before.columns,
             rows,
+            first: Vec::new(),
             blocks: digests,
             found_at: found_at.unwrap_or(now),
             previous_poll_at: None,
@@ -421,13 +422,14 @@ impl Engine {
             return Ok(());
         };
         let is_first = done.job.kept.copy.is_none();
-        let has_news = is_first || !read.rows.is_empty() || read.columns != read.columns_before;
+        let n_changed = read.n_changed();
+        let has_news = is_first || n_changed > 0 || read.columns != read.columns_before;
         let mut blocks = read.blocks;
         if blocks.is_empty() {
             return Ok(());
         }
         let (range, n_rows, mut sighting) = blocks.remove(place_of_known(&blocks));
-        sighting.n_parts = Some(read.rows.len() as u32);
+        sighting.n_parts = Some(n_changed as u32);
         // The rest of what is known of it stays, whatever its range is now.
         let mut before = done.job.kept.clone();
         before.element.locator = range.locator(&name);
@@ -496,6 +498,7 @@ impl Engine {
                 key: read.key,
                 columns_before: read.columns_before,
                 rows: read.rows,
+                first: read.first,
                 blocks: digests,
                 found_at: done.at,
                 previous_poll_at: done.job.kept.history.synced_at,
@@ -742,6 +745,7 @@ impl Engine {
                 columns,
                 key,
                 rows,
+                first: Vec::new(),
                 blocks: digests,
                 found_at: done.at,
                 previous_poll_at: done.job.kept.history.synced_at,

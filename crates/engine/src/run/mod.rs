@@ -304,6 +304,8 @@ impl Engine {
             self.retain(now)?;
             blocking(|| self.keep())?;
             self.launch();
+            // Meanwhile the next are asked.
+            blocking(|| self.settle())?;
             self.collect()?;
             if self.progress.why_over.is_some() {
                 break;
@@ -376,8 +378,10 @@ impl Engine {
         while !self.listed.is_empty() {
             self.take_in_listed(now)?;
             blocking(|| self.keep())?;
+            blocking(|| self.settle())?;
         }
         blocking(|| self.keep())?;
+        blocking(|| self.settle())?;
         self.launches.clear();
         Ok(())
     }
@@ -591,7 +595,6 @@ impl Engine {
         let mut hosts = self.agenda.gate_mut().take_unkept();
         hosts.extend(self.permits.take_unkept());
         if self.ledger.is_empty() && self.launches.is_empty() && hosts.is_empty() {
-            self.flush_events();
             return Ok(());
         }
         let mut facts: Vec<Fact> = hosts
@@ -622,13 +625,17 @@ impl Engine {
         // What is named is on the disk before what names it.
         self.context.bodies.flush()?;
         self.ledger.commit(facts)?;
-        self.apply_to_copies()?;
         for noted in self.noted.drain(..) {
             let _ = noted.send(());
         }
         let agenda = &self.agenda;
         self.ledger
-            .tidy(&self.context.bodies, &|id| agenda.is_under_way(id))?;
+            .tidy(&self.context.bodies, &|id| agenda.is_under_way(id))
+    }
+
+    /// What follows from what was kept: the copies of tables have it, and it is told.
+    fn settle(&mut self) -> Result<(), Error> {
+        self.apply_to_copies()?;
         self.flush_events();
         Ok(())
     }

@@ -136,7 +136,7 @@ impl BlockSize {
 
 /// Blocks, and rows, that one statement of a first pass reads at the most.
 const BLOCKS_READ: usize = 20;
-const MOST_READ: usize = 10_000;
+const MOST_READ: usize = 40_000;
 
 /// How many bytes a row has, about; 0 if there is none.
 pub(crate) fn row_bytes(rows: &[Row]) -> usize {

@@ -10,9 +10,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::{Connection, Transaction, params, params_from_iter};
-use springtide_store::{ElementId, Moment};
+use springtide_store::{ElementId, Moment, Packed};
 
-use super::sqlite::{of_sql, to_sql};
+use super::sqlite::{as_sql, of_sql};
 use super::statement::Dialect;
 use super::value::{Row, Rows, Value, json_names, key_text, list_text, object_text};
 
@@ -24,6 +24,14 @@ pub(crate) struct RowChange {
     pub(crate) after: Option<Row>,
 }
 
+/// Rows of a block of which nothing was known before. They came all together, and are logged
+/// so: as the body that they are.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct FirstRows {
+    pub(crate) rows: Vec<Row>,
+    pub(crate) body: Packed,
+}
+
 /// What a poll, or a cursor, changes in the copy.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Update {
@@ -33,6 +41,7 @@ pub(crate) struct Update {
     /// The columns of the rows before.
     pub(crate) columns_before: Vec<String>,
     pub(crate) rows: Vec<RowChange>,
+    pub(crate) first: Vec<FirstRows>,
     /// The digests of blocks, nothing for one that is no more.
     pub(crate) blocks: Vec<(ElementId, Option<[u8; 32]>)>,
     pub(crate) found_at: Moment,
@@ -93,7 +102,17 @@ const SCHEMA: &str = "\
         number INTEGER PRIMARY KEY, source TEXT NOT NULL, kind TEXT NOT NULL, \
         key TEXT NOT NULL, found_at INTEGER NOT NULL, previous_poll_at INTEGER, \
         before TEXT, after TEXT);\
-    CREATE INDEX IF NOT EXISTS springtide_log_at ON springtide_log (source, found_at);";
+    CREATE INDEX IF NOT EXISTS springtide_log_at ON springtide_log (source, found_at);\
+    CREATE TABLE IF NOT EXISTS springtide_first (\
+        number INTEGER PRIMARY KEY, source TEXT NOT NULL, n_rows INTEGER NOT NULL, \
+        found_at INTEGER NOT NULL, previous_poll_at INTEGER, body BLOB NOT NULL);\
+    CREATE INDEX IF NOT EXISTS springtide_first_at ON springtide_first (source, found_at);";
+
+/// What is written in one transaction is held in memory, in kB, and not written twice.
+const CACHE_KB: i32 = 16 << 10;
+/// So many pages of 4 kB are written before they are brought to their places: of a first
+/// pass each is written to a few times.
+const PAGES_UNTIL_CHECKPOINT: i32 = 8_000;
 
 impl CopyFile {
     /// Opens the copy of a table of a source, or makes it.
@@ -119,6 +138,8 @@ impl CopyFile {
         }
         connection.pragma_update(None, "journal_mode", "wal")?;
         connection.pragma_update(None, "synchronous", "normal")?;
+        connection.pragma_update(None, "cache_size", -CACHE_KB)?;
+        connection.pragma_update(None, "wal_autocheckpoint", PAGES_UNTIL_CHECKPOINT)?;
         connection.execute_batch(SCHEMA)?;
         Ok(Some(Self {
             connection,
@@ -165,16 +186,17 @@ impl CopyFile {
         let transaction = self
             .connection
             .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-        let mut columns = self.columns.clone();
+        let mut applying = Applying {
+            number: last_number(&transaction)?,
+            transaction: &transaction,
+            source: &self.source,
+            table: &self.table,
+            columns: self.columns.clone(),
+        };
         for update in updates {
-            apply(
-                &transaction,
-                &self.source,
-                &self.table,
-                &mut columns,
-                update,
-            )?;
+            applying.apply(update)?;
         }
+        let columns = applying.columns;
         transaction.commit()?;
         self.columns = columns;
         Ok(())
@@ -203,91 +225,182 @@ fn name(name: &str) -> String {
     Dialect::Sqlite.name(name)
 }
 
-fn apply(
-    transaction: &Transaction<'_>,
-    source: &str,
-    table: &str,
-    columns: &mut Vec<String>,
-    update: &Update,
-) -> rusqlite::Result<()> {
-    let key: Vec<&String> = update.key.iter().map(|&at| &update.columns[at]).collect();
-    if columns.is_empty() {
-        let names = update.columns.iter().map(|column| name(column));
-        let names = names.collect::<Vec<_>>().join(", ");
-        let key = Dialect::Sqlite.names(key.iter().copied());
-        let sql = format!(
-            "CREATE TABLE {} ({names}, PRIMARY KEY ({key})) WITHOUT ROWID",
-            name(table)
-        );
-        transaction.execute(&sql, [])?;
-        columns.clone_from(&update.columns);
-    } else if *columns != update.columns {
-        change_columns(transaction, source, table, columns, update)?;
-    }
-    let conditions = key.iter().map(|column| format!("{} IS ?", name(column)));
-    let conditions = conditions.collect::<Vec<_>>().join(" AND ");
-    let delete = format!("DELETE FROM {} WHERE {conditions}", name(table));
-    let marks = vec!["?"; update.columns.len()].join(", ");
-    let insert = format!(
-        "INSERT OR REPLACE INTO {} ({}) VALUES ({marks})",
-        name(table),
-        Dialect::Sqlite.names(&update.columns)
-    );
-    let log = "INSERT INTO springtide_log \
-               (source, kind, key, found_at, previous_poll_at, before, after) \
-               VALUES (?, ?, ?, ?, ?, ?, ?)";
-    let (names, names_before) = (
-        json_names(&update.columns),
-        json_names(&update.columns_before),
-    );
-    let mut insert = transaction.prepare_cached(&insert)?;
-    let mut delete = transaction.prepare_cached(&delete)?;
-    let mut log = transaction.prepare_cached(log)?;
-    for change in &update.rows {
-        let is_only_columns = match (&change.before, &change.after) {
-            (Some(before), Some(after)) => {
-                is_same_but_columns(before, &update.columns_before, after, &update.columns)
-            }
-            _ => false,
-        };
-        match &change.after {
-            Some(row) => insert.execute(params_from_iter(row.iter().map(to_sql)))?,
-            None => delete.execute(params_from_iter(change.key.iter().map(to_sql)))?,
-        };
-        if is_only_columns {
-            // That is told once, of the table.
-            continue;
+/// The number that was given last, in either log: they count together.
+fn last_number(transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
+    let sql = "SELECT max(ifnull((SELECT max(number) FROM springtide_log), 0), \
+               ifnull((SELECT max(number) FROM springtide_first), 0))";
+    transaction.query_row(sql, [], |row| row.get(0))
+}
+
+/// A transaction that brings changes into the copy.
+struct Applying<'a> {
+    transaction: &'a Transaction<'a>,
+    source: &'a str,
+    table: &'a str,
+    /// The columns that the copy has.
+    columns: Vec<String>,
+    /// The number that was last given in a log.
+    number: i64,
+}
+
+impl Applying<'_> {
+    fn apply(&mut self, update: &Update) -> rusqlite::Result<()> {
+        self.see_to_columns(update)?;
+        self.insert_first(update)?;
+        self.apply_changes(update)?;
+        let source = self.source;
+        for (element, digest) in &update.blocks {
+            match digest {
+                Some(digest) => self
+                    .transaction
+                    .prepare_cached("INSERT OR REPLACE INTO springtide_block VALUES (?, ?, ?)")?
+                    .execute(params![source, element.0, &digest[..]])?,
+                None => self
+                    .transaction
+                    .prepare_cached(
+                        "DELETE FROM springtide_block WHERE source = ? AND element = ?",
+                    )?
+                    .execute(params![source, element.0])?,
+            };
         }
-        let kind = match (&change.before, &change.after) {
-            (None, _) => "added",
-            (Some(_), Some(_)) => "changed",
-            (Some(_), None) => "gone",
-        };
-        let object = |row: &Option<Row>, names: &[String]| {
-            let row = row.as_ref();
-            row.map(|row| object_text(names, row))
-        };
-        log.execute(params![
-            source,
-            kind,
-            list_text(&change.key, Value::write_plain_json),
-            update.found_at.0,
-            update.previous_poll_at.map(|at| at.0),
-            object(&change.before, &names_before),
-            object(&change.after, &names),
-        ])?;
+        Ok(())
     }
-    for (element, digest) in &update.blocks {
-        match digest {
-            Some(digest) => transaction
-                .prepare_cached("INSERT OR REPLACE INTO springtide_block VALUES (?, ?, ?)")?
-                .execute(params![source, element.0, &digest[..]])?,
-            None => transaction
-                .prepare_cached("DELETE FROM springtide_block WHERE source = ? AND element = ?")?
-                .execute(params![source, element.0])?,
-        };
+
+    /// Inserts a row, in the place of one with the same key.
+    fn insert(&self, update: &Update) -> String {
+        let marks = vec!["?"; update.columns.len()].join(", ");
+        let names = Dialect::Sqlite.names(&update.columns);
+        let table = name(self.table);
+        format!("INSERT OR REPLACE INTO {table} ({names}) VALUES ({marks})")
     }
-    Ok(())
+
+    fn insert_first(&mut self, update: &Update) -> rusqlite::Result<()> {
+        let log = "INSERT INTO springtide_first \
+                   (number, source, n_rows, found_at, previous_poll_at, body) \
+                   VALUES (?, ?, ?, ?, ?, ?)";
+        let mut insert = self.transaction.prepare_cached(&self.insert(update))?;
+        let mut log = self.transaction.prepare_cached(log)?;
+        for first in update.first.iter().filter(|first| !first.rows.is_empty()) {
+            for row in &first.rows {
+                insert.execute(params_from_iter(row.iter().map(as_sql)))?;
+            }
+            // Each has a number, and the last of them is that of all.
+            self.number += first.rows.len() as i64;
+            log.execute(params![
+                self.number,
+                self.source,
+                first.rows.len() as i64,
+                update.found_at.0,
+                update.previous_poll_at.map(|at| at.0),
+                first.body.as_bytes(),
+            ])?;
+        }
+        Ok(())
+    }
+
+    fn apply_changes(&mut self, update: &Update) -> rusqlite::Result<()> {
+        if update.rows.is_empty() {
+            return Ok(());
+        }
+        let key = update.key.iter().map(|&at| &update.columns[at]);
+        let conditions = key.map(|column| format!("{} IS ?", name(column)));
+        let conditions = conditions.collect::<Vec<_>>().join(" AND ");
+        let delete = format!("DELETE FROM {} WHERE {conditions}", name(self.table));
+        let log = "INSERT INTO springtide_log \
+                   (number, source, kind, key, found_at, previous_poll_at, before, after) \
+                   VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+        let (names, names_before) = (
+            json_names(&update.columns),
+            json_names(&update.columns_before),
+        );
+        let mut insert = self.transaction.prepare_cached(&self.insert(update))?;
+        let mut delete = self.transaction.prepare_cached(&delete)?;
+        let mut log = self.transaction.prepare_cached(log)?;
+        for change in &update.rows {
+            let is_only_columns = match (&change.before, &change.after) {
+                (Some(before), Some(after)) => {
+                    is_same_but_columns(before, &update.columns_before, after, &update.columns)
+                }
+                _ => false,
+            };
+            match &change.after {
+                Some(row) => insert.execute(params_from_iter(row.iter().map(as_sql)))?,
+                None => delete.execute(params_from_iter(change.key.iter().map(as_sql)))?,
+            };
+            if is_only_columns {
+                // That is told once, of the table.
+                continue;
+            }
+            let kind = match (&change.before, &change.after) {
+                (None, _) => "added",
+                (Some(_), Some(_)) => "changed",
+                (Some(_), None) => "gone",
+            };
+            let object = |row: &Option<Row>, names: &[String]| {
+                let row = row.as_ref();
+                row.map(|row| object_text(names, row))
+            };
+            self.number += 1;
+            log.execute(params![
+                self.number,
+                self.source,
+                kind,
+                list_text(&change.key, Value::write_plain_json),
+                update.found_at.0,
+                update.previous_poll_at.map(|at| at.0),
+                object(&change.before, &names_before),
+                object(&change.after, &names),
+            ])?;
+        }
+        Ok(())
+    }
+
+    /// Columns that came or went in the source come and go here.
+    fn see_to_columns(&mut self, update: &Update) -> rusqlite::Result<()> {
+        let (transaction, now) = (self.transaction, &update.columns);
+        let table = name(self.table);
+        if self.columns.is_empty() {
+            let names = Dialect::Sqlite.names(now);
+            let key = Dialect::Sqlite.names(update.key.iter().map(|&at| &now[at]));
+            let sql = format!("CREATE TABLE {table} ({names}, PRIMARY KEY ({key})) WITHOUT ROWID");
+            transaction.execute(&sql, [])?;
+            self.columns.clone_from(now);
+            return Ok(());
+        }
+        let added = now.iter().filter(|column| !self.columns.contains(column));
+        let added: Vec<&String> = added.collect();
+        let gone = self.columns.iter().filter(|column| !now.contains(column));
+        let gone: Vec<&String> = gone.collect();
+        for column in &added {
+            let sql = format!("ALTER TABLE {table} ADD COLUMN {}", name(column));
+            transaction.execute(&sql, [])?;
+        }
+        for column in &gone {
+            let sql = format!("ALTER TABLE {table} DROP COLUMN {}", name(column));
+            transaction.execute(&sql, [])?;
+        }
+        if added.is_empty() && gone.is_empty() {
+            // At most they are in another order, which matters to nobody.
+            return Ok(());
+        }
+        let list = |columns: &[String]| serde_json::json!({ "columns": columns }).to_string();
+        self.number += 1;
+        transaction.execute(
+            "INSERT INTO springtide_log \
+             (number, source, kind, key, found_at, previous_poll_at, before, after) \
+             VALUES (?, ?, 'schema', '[]', ?, ?, ?, ?)",
+            params![
+                self.number,
+                self.source,
+                update.found_at.0,
+                update.previous_poll_at.map(|at| at.0),
+                list(&self.columns),
+                list(now),
+            ],
+        )?;
+        self.columns = columns_of(transaction, self.table)?;
+        Ok(())
+    }
 }
 
 /// Whether two rows differ only in columns that came or went.
@@ -302,51 +415,4 @@ fn is_same_but_columns(
             let at = columns_before.iter().position(|known| known == name);
             at.is_none_or(|at| before.get(at) == Some(value))
         })
-}
-
-/// Columns that came or went in the source come and go here.
-fn change_columns(
-    transaction: &Transaction<'_>,
-    source: &str,
-    table: &str,
-    columns: &mut Vec<String>,
-    update: &Update,
-) -> rusqlite::Result<()> {
-    let now = &update.columns;
-    let is_added = |column: &&String| !columns.contains(column);
-    let added: Vec<&String> = now.iter().filter(is_added).collect();
-    let gone: Vec<String> = columns
-        .iter()
-        .filter(|column| !now.contains(column))
-        .cloned()
-        .collect();
-    for column in &added {
-        let sql = format!("ALTER TABLE {} ADD COLUMN {}", name(table), name(column));
-        transaction.execute(&sql, [])?;
-    }
-    for column in &gone {
-        let sql = format!("ALTER TABLE {} DROP COLUMN {}", name(table), name(column));
-        transaction.execute(&sql, [])?;
-    }
-    if added.is_empty() && gone.is_empty() {
-        // They are in another order, which matters to nobody.
-        return Ok(());
-    }
-    let list = |columns: &[String]| serde_json::json!({ "columns": columns }).to_string();
-    transaction.execute(
-        "INSERT INTO springtide_log \
-         (source, kind, key, found_at, previous_poll_at, before, after) \
-         VALUES (?, 'schema', '[]', ?, ?, ?, ?)",
-        params![
-            source,
-            update.found_at.0,
-            update.previous_poll_at.map(|at| at.0),
-            list(columns),
-            list(now),
-        ],
-    )?;
-    let mut statement = transaction.prepare("SELECT name FROM pragma_table_info(?)")?;
-    let names = statement.query_map([table], |row| row.get(0))?;
-    *columns = names.collect::<rusqlite::Result<_>>()?;
-    Ok(())
 }

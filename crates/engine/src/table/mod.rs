@@ -27,11 +27,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::FutureExt as _;
 use springtide_policy::agenda::Verdict;
-use springtide_store::{Bodies, Copy, ElementId, FailureKind};
+use springtide_store::{Bodies, BodyId, Copy, ElementId, FailureKind, Packed};
 use tokio::time::Instant;
 
 pub(crate) use block::{BlockSize, Cut, Range, cut, order};
-pub(crate) use copy::{CopyFile, RowChange, Update, difference};
+pub(crate) use copy::{CopyFile, FirstRows, RowChange, Update, difference};
 pub(crate) use cursor::{CursorRead, CursorState};
 pub(crate) use database::{Answer, Database, Login, Pool};
 pub use database::{Found, Listed, Place};
@@ -113,6 +113,15 @@ pub(crate) struct BlockRead {
     pub(crate) key: Vec<usize>,
     pub(crate) columns_before: Vec<String>,
     pub(crate) rows: Vec<RowChange>,
+    pub(crate) first: Vec<FirstRows>,
+}
+
+impl BlockRead {
+    /// How many rows are not what they were.
+    pub(crate) fn n_changed(&self) -> usize {
+        let first = self.first.iter().map(|first| first.rows.len());
+        self.rows.len() + first.sum::<usize>()
+    }
 }
 
 impl Table {
@@ -395,23 +404,43 @@ fn compare(
     };
     let mut blocks = Vec::with_capacity(cut.blocks.len());
     let (mut columns, mut key) = (Vec::new(), Vec::new());
-    for (range, rows) in &cut.blocks {
-        let body = rows.to_body();
-        let digest = *blake3::hash(&body).as_bytes();
-        let is_same = copies.len() == 1
-            && cut.blocks.len() == 1
-            && copies[0].digest == digest
-            && bodies.contains(copies[0].body);
-        let mut sighting = Sighting::unchanged(digest);
-        sighting.n_bytes = body.len() as u64;
-        sighting.content_type = Some(CONTENT_TYPE.to_owned());
-        sighting.etag = digest_of(rows.rows.len());
-        if !is_same {
-            sighting.body = Some(bodies.put(&body).map_err(kept)?);
-        }
-        blocks.push((range.clone(), rows.rows.len(), sighting));
+    if let Some((_, rows)) = cut.blocks.last() {
         columns.clone_from(&rows.columns);
         key.clone_from(&rows.key);
+    }
+    let known = match (copies, &cut.blocks[..]) {
+        ([copy], [_]) if bodies.contains(copy.body) => Some(copy.digest),
+        _ => None,
+    };
+    let written = write_bodies(&cut.blocks, known);
+    for ((range, rows), body) in cut.blocks.iter().zip(&written) {
+        let mut sighting = Sighting::unchanged(body.digest);
+        sighting.n_bytes = body.n_bytes;
+        sighting.content_type = Some(CONTENT_TYPE.to_owned());
+        sighting.etag = digest_of(rows.rows.len());
+        if let Some(packed) = &body.packed {
+            bodies.put_packed(packed).map_err(kept)?;
+            sighting.body = Some(packed.id());
+        }
+        blocks.push((range.clone(), rows.rows.len(), sighting));
+    }
+    if copies.is_empty() {
+        let first = cut.blocks.into_iter().zip(written);
+        let first = first.filter_map(|((_, rows), body)| {
+            Some(FirstRows {
+                rows: rows.rows,
+                body: body.packed?,
+            })
+        });
+        return Ok(BlockRead {
+            blocks,
+            rest: cut.rest.map(|range| (range, None)),
+            columns_before: columns.clone(),
+            columns,
+            key,
+            rows: Vec::new(),
+            first: first.collect(),
+        });
     }
     let has_changed = blocks.iter().any(|(.., sighting)| sighting.body.is_some());
     let mut before = Rows {
@@ -461,6 +490,54 @@ fn compare(
         key,
         columns_before: before.columns,
         rows,
+        first: Vec::new(),
+    })
+}
+
+/// The rows of a block as a body.
+struct Written {
+    digest: [u8; 32],
+    n_bytes: u64,
+    /// Nothing if it is the one that is known.
+    packed: Option<Packed>,
+}
+
+/// So many blocks are worth a thread that writes them.
+const WORTH_A_THREAD: usize = 4;
+
+/// Rows as bodies. Of a first pass there are many, and the database waits meanwhile: so they
+/// are written side by side.
+fn write_bodies(blocks: &[(Range, Rows)], known: Option<[u8; 32]>) -> Vec<Written> {
+    let one = |(_, rows): &(Range, Rows)| {
+        let body = rows.to_body();
+        let n_bytes = body.len() as u64;
+        if let Some(digest) = known.filter(|known| *known == BodyId::of(&body).0) {
+            return Written {
+                digest,
+                n_bytes,
+                packed: None,
+            };
+        }
+        let packed = Packed::fast(&body);
+        Written {
+            digest: packed.id().0,
+            n_bytes,
+            packed: Some(packed),
+        }
+    };
+    let n_threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let n_threads = n_threads.min(blocks.len() / WORTH_A_THREAD).max(1);
+    let (here, elsewhere) = blocks.split_at(blocks.len().div_ceil(n_threads));
+    std::thread::scope(|scope| {
+        let parts = elsewhere.chunks(here.len().max(1));
+        let others: Vec<_> = parts
+            .map(|part| scope.spawn(|| part.iter().map(one).collect::<Vec<_>>()))
+            .collect();
+        let mut written: Vec<Written> = here.iter().map(one).collect();
+        for other in others {
+            written.extend(other.join().expect("rows are written without panics"));
+        }
+        written
     })
 }
 

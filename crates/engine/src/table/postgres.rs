@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use futures_util::TryStreamExt as _;
 use springtide_store::FailureKind;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
@@ -73,26 +74,35 @@ impl Session {
     }
 
     pub(super) async fn ask(&mut self, statement: &Statement) -> Result<Answer, FetchFailure> {
-        let asked = self.client.simple_query(&statement.text);
-        let answered = tokio::time::timeout(self.timeout + MARGIN, asked).await;
-        let Ok(answered) = answered else {
+        let answered = tokio::time::timeout(self.timeout + MARGIN, self.answer(&statement.text));
+        answered.await.unwrap_or_else(|_| {
             let message = "the statement took too long";
-            return Err(FetchFailure::new(FailureKind::Timeout, message));
-        };
+            Err(FetchFailure::new(FailureKind::Timeout, message))
+        })
+    }
+
+    /// What the server answers, row by row as it comes: it makes the next ones meanwhile.
+    async fn answer(&self, text: &str) -> Result<Answer, FetchFailure> {
+        let asked = self.client.simple_query_raw(text).await;
+        let mut messages = std::pin::pin!(asked.map_err(|error| describe(&error))?);
         let mut answer = Answer::default();
-        for message in answered.map_err(|error| describe(&error))? {
+        let mut kinds: Vec<&str> = Vec::new();
+        while let Some(message) = messages.try_next().await.map_err(|e| describe(&e))? {
             match message {
                 SimpleQueryMessage::RowDescription(columns) => {
                     let names = columns.iter().map(|column| column.name().to_owned());
                     answer.columns = names.collect();
+                    let kind = |name: &String| self.kinds.iter().find(|known| known.name == *name);
+                    let known = answer.columns.iter().map(kind);
+                    kinds = known
+                        .map(|known| known.map_or("text", |of| &*of.kind))
+                        .collect();
                 }
                 SimpleQueryMessage::Row(row) => {
                     let mut values = Vec::with_capacity(row.len());
-                    for at in 0..row.len() {
-                        let name = row.columns()[at].name();
-                        let kind = self.kinds.iter().find(|known| known.name == name);
-                        let kind = kind.map_or("text", |known| &known.kind);
-                        values.push(value(row.get(at), kind).ok_or_else(|| unread(name, kind))?);
+                    for (at, kind) in kinds.iter().enumerate().take(row.len()) {
+                        let value = value(row.get(at), kind);
+                        values.push(value.ok_or_else(|| unread(&answer.columns[at], kind))?);
                     }
                     answer.rows.push(values);
                 }
@@ -353,7 +363,7 @@ fn moment(text: &str, zone: &str) -> String {
     match text.split_once(' ') {
         Some((date, time)) if is_plain => {
             let time = time.strip_suffix("+00").unwrap_or(time);
-            format!("{date}T{time}{zone}")
+            [date, "T", time, zone].concat()
         }
         _ => text.to_owned(),
     }

@@ -5,16 +5,22 @@ use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
-use springtide_store::Moment;
+use springtide_store::{Moment, Packed};
 
 use super::sqlite::of_sql;
 use super::statement::Dialect;
-use super::value::Row;
+use super::value::{Row, Rows, Value, json_names, list_text, object_text};
 
 /// Why a copy cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub struct CopyError(#[from] rusqlite::Error);
+pub enum CopyError {
+    /// SQLite says why.
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+    /// Rows of a first pass are not what was written.
+    #[error("the rows that were first read, up to number {0} of the log, are damaged")]
+    Damaged(i64),
+}
 
 /// A copy, to be read.
 #[derive(Debug)]
@@ -76,7 +82,7 @@ impl CopyReader {
         let mut statement = self.connection.prepare(sql)?;
         let since = since.map_or(i64::MIN, |since| since.0);
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = statement.query_map((source, since, before.0, before.1, limit), |row| {
+        let found = statement.query_map((source, since, before.0, before.1, limit), |row| {
             Ok(RowLogged {
                 number: row.get(0)?,
                 source: row.get(1)?,
@@ -88,7 +94,64 @@ impl CopyReader {
                 after: row.get(7)?,
             })
         })?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
+        let logged = found.collect::<rusqlite::Result<Vec<_>>>()?;
+        self.with_first(logged, source, since, before, limit)
+    }
+
+    /// What was logged row by row, and between it the rows that came with first polls, which
+    /// were logged together.
+    fn with_first(
+        &self,
+        logged: Vec<RowLogged>,
+        source: &str,
+        since: i64,
+        before: (i64, i64),
+        limit: i64,
+    ) -> Result<Vec<RowLogged>, CopyError> {
+        if self.columns("springtide_first")?.is_empty() {
+            // The copy is of a version that logged each row.
+            return Ok(logged);
+        }
+        let sql = "SELECT number, n_rows, found_at, previous_poll_at, body \
+                   FROM springtide_first WHERE source = ?1 AND found_at >= ?2 \
+                   AND (found_at, number - n_rows + 1) < (?3, ?4) \
+                   ORDER BY found_at DESC, number DESC";
+        let mut statement = self.connection.prepare(sql)?;
+        let mut found = statement.query((source, since, before.0, before.1))?;
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let mut logged = logged.into_iter().peekable();
+        let mut all = Vec::new();
+        let place = |row: &RowLogged| (row.found_at.0, row.number);
+        while all.len() < limit
+            && let Some(row) = found.next()?
+        {
+            let (last, n_rows): (i64, i64) = (row.get(0)?, row.get(1)?);
+            let found_at: i64 = row.get(2)?;
+            while let Some(newer) = logged.next_if(|row| place(row) > (found_at, last)) {
+                all.push(newer);
+            }
+            let previous_poll_at = row.get::<_, Option<i64>>(3)?.map(Moment);
+            let body = Packed::unpack(row.get_ref(4)?.as_blob().map_err(rusqlite::Error::from)?);
+            let rows = body.and_then(|body| Rows::from_body(&body));
+            let rows = rows.filter(|rows| rows.rows.len() as i64 == n_rows);
+            let rows = rows.ok_or(CopyError::Damaged(last))?;
+            let names = json_names(&rows.columns);
+            let newest_first = rows.rows.iter().rev().enumerate();
+            let added = newest_first.map(|(at, row)| RowLogged {
+                number: last - at as i64,
+                source: source.to_owned(),
+                kind: "added".to_owned(),
+                key: list_text(&rows.key_of(row), Value::write_plain_json),
+                found_at: Moment(found_at),
+                previous_poll_at,
+                before: None,
+                after: Some(object_text(&names, row)),
+            });
+            all.extend(added.filter(|row| place(row) < before));
+        }
+        all.extend(logged);
+        all.truncate(limit);
+        Ok(all)
     }
 
     /// The columns of a table; none if there is no such table yet.
@@ -112,7 +175,7 @@ impl CopyReader {
         each: &mut dyn FnMut(Row) -> Result<(), E>,
     ) -> Result<(), E> {
         let sql = format!("SELECT * FROM {}", Dialect::Sqlite.name(table));
-        let refuse = |error: rusqlite::Error| E::from(CopyError(error));
+        let refuse = |error: rusqlite::Error| E::from(CopyError::from(error));
         let mut statement = self.connection.prepare(&sql).map_err(refuse)?;
         let n = statement.column_count();
         let mut rows = statement.query([]).map_err(refuse)?;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rusqlite::types::{Value as Sql, ValueRef};
+use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use springtide_store::FailureKind;
 
@@ -52,7 +52,7 @@ impl File {
     fn rows(&self, statement: &Statement) -> rusqlite::Result<Answer> {
         let mut prepared = self.connection.prepare(&statement.text)?;
         let columns: Vec<String> = prepared.column_names().map(str::to_owned).collect();
-        let values = statement.values.iter().map(to_sql);
+        let values = statement.values.iter().map(as_sql);
         let mut found = prepared.query(rusqlite::params_from_iter(values))?;
         let mut rows = Vec::new();
         while let Some(row) = found.next()? {
@@ -168,15 +168,15 @@ impl File {
     }
 }
 
-/// A value as SQLite has it.
-pub(super) fn to_sql(value: &Value) -> Sql {
-    match value {
-        Value::Null => Sql::Null,
-        Value::Integer(number) => Sql::Integer(*number),
-        Value::Real(number) => Sql::Real(*number),
-        Value::Text(text) => Sql::Text(text.clone()),
-        Value::Bytes(bytes) => Sql::Blob(bytes.clone()),
-    }
+/// A value as SQLite is given it, where it is.
+pub(super) fn as_sql(value: &Value) -> ToSqlOutput<'_> {
+    ToSqlOutput::Borrowed(match value {
+        Value::Null => ValueRef::Null,
+        Value::Integer(number) => ValueRef::Integer(*number),
+        Value::Real(number) => ValueRef::Real(*number),
+        Value::Text(text) => ValueRef::Text(text.as_bytes()),
+        Value::Bytes(bytes) => ValueRef::Blob(bytes),
+    })
 }
 
 /// A value of SQLite's, as we have it.

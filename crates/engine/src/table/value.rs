@@ -70,6 +70,13 @@ impl Value {
             Self::Null => out.write_all(b"null"),
             Self::Integer(number) => write!(out, "{number}"),
             Self::Real(number) => serde_json::to_writer(out, number).map_err(Into::into),
+            // Most texts are written as they are.
+            Self::Text(text) if text.bytes().all(is_plain) => {
+                out.push(b'"');
+                out.extend_from_slice(text.as_bytes());
+                out.push(b'"');
+                Ok(())
+            }
             Self::Text(text) => serde_json::to_writer(out, text).map_err(Into::into),
             Self::Bytes(bytes) => write!(out, "\"{}\"", hex(bytes)),
         };
@@ -120,6 +127,11 @@ impl Value {
             _ => None,
         }
     }
+}
+
+/// Whether a byte of a text is itself in JSON.
+fn is_plain(byte: u8) -> bool {
+    byte >= b' ' && byte != b'"' && byte != b'\\'
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

@@ -25,6 +25,7 @@ mod search;
 mod search_server;
 mod soak;
 mod tables;
+mod tables_fresh;
 mod view;
 mod wire;
 mod world;

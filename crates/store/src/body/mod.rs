@@ -34,6 +34,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use collect::{Collection, Freed};
 use index::{Entry, Index, name_of};
 use record::Header;
+pub use record::Packed;
 use segment::Place;
 
 use crate::sqlite::Reading;
@@ -215,6 +216,19 @@ impl Bodies {
     /// If it cannot be read whether it is there, or if much was put and cannot be written.
     pub fn put(&self, bytes: &[u8]) -> Result<BodyId, Error> {
         let id = BodyId::of(bytes);
+        self.put_record(id, || record::encode(id, bytes, record::LEVEL))?;
+        Ok(id)
+    }
+
+    /// [Puts](Self::put) a body that has been packed.
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put).
+    pub fn put_packed(&self, packed: &Packed) -> Result<(), Error> {
+        self.put_record(packed.id, || packed.record.clone())
+    }
+
+    fn put_record(&self, id: BodyId, record: impl FnOnce() -> Vec<u8>) -> Result<(), Error> {
         let name = name_of(id);
         // First, so that a collection that has not seen it leaves it from here on.
         if let Some(touched) = &mut lock_of(&self.unwritten).touched {
@@ -222,14 +236,14 @@ impl Bodies {
         }
         let mut dropped = Vec::new();
         match self.find(id)? {
-            Found::Sound(_) => return Ok(id),
+            Found::Sound(_) => return Ok(()),
             Found::Damaged => {
                 dropped = self.damaged_places(id)?;
                 loose::remove(&self.folder, id)?;
             }
             Found::Missing => {}
         }
-        let record = record::encode(id, bytes);
+        let record = record();
         let mut unwritten = lock_of(&self.unwritten);
         if !unwritten.holds(id) {
             unwritten.filling.append(id, &record);
@@ -240,7 +254,7 @@ impl Bodies {
         if is_much {
             self.flush()?;
         }
-        Ok(id)
+        Ok(())
     }
 
     /// Forces all that was put to the disk, and lets others find it.
@@ -343,7 +357,7 @@ impl Bodies {
                 }
                 // What is damaged is left to `doctor`, and to whoever puts it again.
                 if let Some(body) = loose::read(&self.folder, id)? {
-                    let record = record::encode(id, &body);
+                    let record = record::encode(id, &body, record::LEVEL);
                     let mut unwritten = lock_of(&self.unwritten);
                     if !unwritten.holds(id) {
                         unwritten.filling.append(id, &record);
