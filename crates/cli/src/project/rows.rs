@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use springtide_engine::settings::{SourceSettings, TableSettings};
-use springtide_engine::table::{CopyError, CopyReader, RowLogged, Value};
+use springtide_engine::table::{ColumnKind, CopyError, CopyReader, RowLogged, Value};
 use springtide_store::Moment;
 
 use super::log::since;
@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::failure::{Failure, Outcome};
 use crate::json::{Lines, print_json};
 use crate::moment::{self, relative};
-use crate::table::{Cells, Holds, Output, Texts, Unfinished, WholeFile};
+use crate::table::{Cells, Holds, Output, Unfinished, WholeFile};
 use crate::talk::{Talk, plural};
 
 /// Rows in a table for a person.
@@ -313,32 +313,30 @@ fn csv(
 ) -> Outcome<u64> {
     /// Rows that are written at a time.
     const BATCH: usize = 10_000;
-    let held: Vec<(&str, Holds)> = (columns.iter())
-        .map(|column| (column.as_str(), Holds::Text))
-        .collect();
+    // Only Parquet has kinds, which take a look at all rows.
+    let is_parquet = to.is_some_and(|to| to.extension().is_some_and(|e| e == "parquet"));
+    let kinds = match is_parquet {
+        true => reader
+            .kinds(name, columns)
+            .map_err(|error| Stopped::from(error).0)?,
+        false => vec![ColumnKind::Texts; columns.len()],
+    };
+    let held = columns.iter().map(String::as_str);
+    let held: Vec<(&str, Holds)> = held.zip(kinds.into_iter().map(Holds::Values)).collect();
     let mut output = Output::new(to, &held, unfinished)?;
-    let empty = || -> Vec<Texts> { columns.iter().map(|_| Texts::default()).collect() };
+    let empty = || -> Vec<Vec<Value>> { columns.iter().map(|_| Vec::new()).collect() };
     let mut batch = empty();
     let mut n = 0;
-    let mut write = |batch: &mut Vec<Texts>| {
-        let cells: Vec<Cells<'_>> = batch.iter().map(Cells::Texts).collect();
-        output.write(&cells)?;
-        drop(cells);
-        *batch = empty();
-        Outcome::Ok(())
+    let mut write = |batch: &mut Vec<Vec<Value>>| {
+        let full = std::mem::replace(batch, empty());
+        let cells: Vec<Cells<'_>> = full.into_iter().map(Cells::Values).collect();
+        output.write(&cells)
     };
     if !columns.is_empty() {
         let read = reader.rows(name, &mut |row| {
             n += 1;
-            for (texts, value) in batch.iter_mut().zip(&row) {
-                match value {
-                    Value::Null => texts.push(""),
-                    Value::Text(text) => texts.push(text),
-                    value => match value.to_plain_json() {
-                        serde_json::Value::String(text) => texts.push(&text),
-                        plain => texts.push(&plain.to_string()),
-                    },
-                }
+            for (values, value) in batch.iter_mut().zip(row) {
+                values.push(value);
             }
             if batch[0].len() >= BATCH {
                 return write(&mut batch).map_err(Stopped);

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -7,6 +8,7 @@ use std::thread::JoinHandle;
 
 use flate2::write::GzEncoder;
 use rayon::prelude::*;
+use springtide_engine::table::{ColumnKind, Value};
 use tempfile::{NamedTempFile, TempPath};
 
 use super::{Texts, parquet};
@@ -32,6 +34,8 @@ pub(crate) enum Holds {
     /// Numbers that are whole more often than not, and then written so.
     Amounts,
     Counts,
+    /// Values of one kind, any of which may be missing.
+    Values(ColumnKind),
 }
 
 /// The cells of a column for some rows.
@@ -40,6 +44,7 @@ pub(crate) enum Cells<'a> {
     Numbers(Vec<f64>),
     Amounts(Vec<f64>),
     Counts(Vec<u64>),
+    Values(Vec<Value>),
 }
 
 impl Cells<'_> {
@@ -48,6 +53,7 @@ impl Cells<'_> {
             Self::Texts(texts) => texts.len(),
             Self::Numbers(numbers) | Self::Amounts(numbers) => numbers.len(),
             Self::Counts(counts) => counts.len(),
+            Self::Values(values) => values.len(),
         }
     }
 }
@@ -424,6 +430,7 @@ fn csv_lines(columns: &[Cells<'_>]) -> Vec<Vec<u8>> {
                     Cells::Counts(counts) => {
                         lines.extend_from_slice(counts[row].to_string().as_bytes());
                     }
+                    Cells::Values(values) => push_quoted(&mut lines, &value_text(&values[row])),
                 }
             }
             lines.push(b'\n');
@@ -432,6 +439,18 @@ fn csv_lines(columns: &[Cells<'_>]) -> Vec<Vec<u8>> {
     };
     let n_pieces = n_rows.div_ceil(LINES);
     (0..n_pieces).into_par_iter().map(piece).collect()
+}
+
+/// A value as text: bytes in hex, and nothing for null.
+pub(super) fn value_text(value: &Value) -> Cow<'_, str> {
+    match value {
+        Value::Null => Cow::Borrowed(""),
+        Value::Text(text) => Cow::Borrowed(text),
+        value => Cow::Owned(match value.to_plain_json() {
+            serde_json::Value::String(text) => text,
+            plain => plain.to_string(),
+        }),
+    }
 }
 
 /// A cell, in quotes if it could be taken for more than one.

@@ -14,9 +14,12 @@ use parquet::errors::{ParquetError, Result};
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{ChunkReader, FileReader};
 use parquet::file::serialized_reader::SerializedFileReader;
-use parquet::file::writer::SerializedFileWriter;
+use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor, Type as Schema};
 
+use springtide_engine::table::{ColumnKind, Value};
+
+use super::output::value_text;
 use super::{
     Batch, Cells, Column, Holds, Kind, Places, Texts, Values, bad_cell, cannot_read, find_columns,
     number_in,
@@ -28,6 +31,8 @@ const BATCH: usize = 1 << 16;
 
 /// Rows that are encoded together: they are held until then.
 const ROW_GROUP: usize = 1 << 18;
+/// Values are each a piece of memory of their own, so fewer are held.
+const ROW_GROUP_OF_VALUES: usize = 1 << 16;
 
 /// Reads the wanted columns, handing on batch after batch in the order of the file.
 pub(super) fn read<R: ChunkReader + 'static>(
@@ -359,6 +364,7 @@ enum Waiting {
     Texts(Texts),
     Numbers(Vec<f64>),
     Counts(Vec<i64>),
+    Values(ColumnKind, Vec<Value>),
 }
 
 impl<W: Write + Send> Writer<W> {
@@ -368,10 +374,18 @@ impl<W: Write + Send> Writer<W> {
                 Holds::Text => (Type::BYTE_ARRAY, Some(LogicalType::String)),
                 Holds::Numbers | Holds::Amounts => (Type::DOUBLE, None),
                 Holds::Counts => (Type::INT64, Some(LogicalType::integer(64, false))),
+                Holds::Values(ColumnKind::Integers) => (Type::INT64, None),
+                Holds::Values(ColumnKind::Reals) => (Type::DOUBLE, None),
+                Holds::Values(ColumnKind::Bytes) => (Type::BYTE_ARRAY, None),
+                Holds::Values(ColumnKind::Texts) => (Type::BYTE_ARRAY, Some(LogicalType::String)),
+            };
+            let repetition = match holds {
+                Holds::Values(_) => Repetition::OPTIONAL,
+                _ => Repetition::REQUIRED,
             };
             let field = Schema::primitive_type_builder(name, plain)
                 .with_logical_type(logical)
-                .with_repetition(Repetition::REQUIRED);
+                .with_repetition(repetition);
             field.build().map(Arc::new)
         };
         let fields = columns.iter().map(field).collect::<Result<_>>()?;
@@ -381,6 +395,7 @@ impl<W: Write + Send> Writer<W> {
             Holds::Text => Waiting::Texts(Texts::default()),
             Holds::Numbers | Holds::Amounts => Waiting::Numbers(Vec::new()),
             Holds::Counts => Waiting::Counts(Vec::new()),
+            Holds::Values(kind) => Waiting::Values(*kind, Vec::new()),
         });
         Ok(Self {
             file,
@@ -402,13 +417,20 @@ impl<W: Write + Send> Writer<W> {
                 (Waiting::Counts(waiting), Cells::Counts(counts)) => {
                     waiting.extend(counts.iter().map(|count| count.cast_signed()));
                 }
+                (Waiting::Values(_, waiting), Cells::Values(values)) => {
+                    waiting.extend_from_slice(values);
+                }
                 _ => {
                     let error = "a column was given cells of another kind";
                     return Err(ParquetError::General(error.to_owned()));
                 }
             }
         }
-        if self.n_waiting >= ROW_GROUP {
+        let most = match self.waiting.first() {
+            Some(Waiting::Values(..)) => ROW_GROUP_OF_VALUES,
+            _ => ROW_GROUP,
+        };
+        if self.n_waiting >= most {
             self.write_waiting()?;
         }
         Ok(())
@@ -445,11 +467,55 @@ impl<W: Write + Send> Writer<W> {
                     typed.write_batch(counts, None, None)?;
                     counts.clear();
                 }
+                Waiting::Values(kind, values) => {
+                    write_values(*kind, &std::mem::take(values), &mut column)?;
+                }
             }
             column.close()?;
         }
         group.close().map(drop)
     }
+}
+
+/// Writes values of one kind; where one is missing, the levels say so.
+fn write_values(
+    kind: ColumnKind,
+    values: &[Value],
+    column: &mut SerializedColumnWriter<'_>,
+) -> Result<()> {
+    let levels = values.iter().map(|value| i16::from(*value != Value::Null));
+    let levels: Vec<i16> = levels.collect();
+    let there = values.iter().filter(|value| **value != Value::Null);
+    match kind {
+        ColumnKind::Integers => {
+            let numbers = there.filter_map(|value| match value {
+                Value::Integer(number) => Some(*number),
+                _ => None,
+            });
+            let numbers: Vec<i64> = numbers.collect();
+            let typed = column.typed::<Int64Type>();
+            typed.write_batch(&numbers, Some(&levels), None)?;
+        }
+        ColumnKind::Reals => {
+            let numbers = there.filter_map(|value| match value {
+                Value::Real(number) => Some(*number),
+                _ => None,
+            });
+            let numbers: Vec<f64> = numbers.collect();
+            let typed = column.typed::<DoubleType>();
+            typed.write_batch(&numbers, Some(&levels), None)?;
+        }
+        ColumnKind::Texts | ColumnKind::Bytes => {
+            let bytes = there.map(|value| match value {
+                Value::Bytes(bytes) if kind == ColumnKind::Bytes => ByteArray::from(bytes.clone()),
+                value => ByteArray::from(value_text(value).into_owned().into_bytes()),
+            });
+            let bytes: Vec<ByteArray> = bytes.collect();
+            let typed = column.typed::<ByteArrayType>();
+            typed.write_batch(&bytes, Some(&levels), None)?;
+        }
+    }
+    Ok(())
 }
 
 /// The texts as parts of the one piece of memory that they are in.

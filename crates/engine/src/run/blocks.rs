@@ -15,7 +15,7 @@ use springtide_store::{
 use super::Engine;
 use super::begin::{Address, fail};
 use super::conclude::member;
-use crate::event::Event;
+use crate::event::{Event, Polled};
 use crate::fetch::{FetchFailure, group_of};
 use crate::keep::{self, HowFound, Seen};
 use crate::poll::{Done, PollResult};
@@ -725,6 +725,21 @@ impl Engine {
         let change = keep::change(&kept, &own, done.at, ChangeKind::Changed, None);
         self.ledger.write_change(change);
         self.progress.n_changes += 1;
+        self.told.push(Event::Polled(Polled {
+            element: id,
+            locator: own.element.locator.clone(),
+            source: self.ledger.name(source),
+            at: done.at,
+            seconds: clock::millis_between(done.job.begun_at, done.at) as f64 / 1000.0,
+            status: None,
+            n_bytes: Some(sighting.n_bytes),
+            purpose: done.job.purpose,
+            change: Some(ChangeKind::Changed),
+            differs: false,
+            versions: sighting.body.map(|body| (copy.body, body)),
+            error: None,
+            n_new: self.n_new(),
+        }));
         self.ledger.write(own.clone());
         digests.push((id, Some(sighting.digest)));
         self.set_block(source, id, range, Some(n_rows));

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::{Connection, Transaction, params, params_from_iter};
+use rusqlite::{Connection, ErrorCode, Transaction, params, params_from_iter};
 use springtide_store::{ElementId, Moment, Packed};
 
 use super::sqlite::{as_sql, of_sql};
@@ -266,23 +266,44 @@ impl Applying<'_> {
         Ok(())
     }
 
-    /// Inserts a row, in the place of one with the same key.
-    fn insert(&self, update: &Update) -> String {
-        let marks = vec!["?"; update.columns.len()].join(", ");
+    /// Inserts so many rows.
+    fn insert(&self, how: &str, update: &Update, n_rows: usize) -> String {
+        let row = format!("({})", vec!["?"; update.columns.len()].join(", "));
+        let rows = vec![&*row; n_rows].join(", ");
         let names = Dialect::Sqlite.names(&update.columns);
-        let table = name(self.table);
-        format!("INSERT OR REPLACE INTO {table} ({names}) VALUES ({marks})")
+        format!("{how} INTO {} ({names}) VALUES {rows}", name(self.table))
     }
 
     fn insert_first(&mut self, update: &Update) -> rusqlite::Result<()> {
         let log = "INSERT INTO springtide_first \
                    (number, source, n_rows, found_at, previous_poll_at, body) \
                    VALUES (?, ?, ?, ?, ?, ?)";
-        let mut insert = self.transaction.prepare_cached(&self.insert(update))?;
-        let mut log = self.transaction.prepare_cached(log)?;
+        if update.first.is_empty() {
+            return Ok(());
+        }
+        let transaction = self.transaction;
+        let at_once = (MOST_PARAMETERS / update.columns.len().max(1)).clamp(1, ROWS_AT_ONCE);
+        let mut insert = transaction.prepare_cached(&self.insert("INSERT", update, at_once))?;
+        let replace = self.insert("INSERT OR REPLACE", update, 1);
+        let mut replace = transaction.prepare_cached(&replace)?;
+        let mut log = transaction.prepare_cached(log)?;
         for first in update.first.iter().filter(|first| !first.rows.is_empty()) {
-            for row in &first.rows {
-                insert.execute(params_from_iter(row.iter().map(as_sql)))?;
+            let mut many = first.rows.chunks_exact(at_once);
+            for rows in &mut many {
+                let inserted = insert.execute(params_from_iter(rows.iter().flatten().map(as_sql)));
+                match inserted.map_err(|error| (error.sqlite_error_code(), error)) {
+                    Ok(_) => {}
+                    // One of them is there already, and is replaced.
+                    Err((Some(ErrorCode::ConstraintViolation), _)) => {
+                        for row in rows {
+                            replace.execute(params_from_iter(row.iter().map(as_sql)))?;
+                        }
+                    }
+                    Err((_, error)) => return Err(error),
+                }
+            }
+            for row in many.remainder() {
+                replace.execute(params_from_iter(row.iter().map(as_sql)))?;
             }
             // Each has a number, and the last of them is that of all.
             self.number += first.rows.len() as i64;
@@ -313,7 +334,8 @@ impl Applying<'_> {
             json_names(&update.columns),
             json_names(&update.columns_before),
         );
-        let mut insert = self.transaction.prepare_cached(&self.insert(update))?;
+        let insert = self.insert("INSERT OR REPLACE", update, 1);
+        let mut insert = self.transaction.prepare_cached(&insert)?;
         let mut delete = self.transaction.prepare_cached(&delete)?;
         let mut log = self.transaction.prepare_cached(log)?;
         for change in &update.rows {
@@ -355,18 +377,38 @@ impl Applying<'_> {
         Ok(())
     }
 
+    /// Keys that are whole numbers no longer need another kind of table.
+    fn see_to_key(&self, update: &Update) -> rusqlite::Result<()> {
+        if update.has_numbers_as_keys() != Some(false) {
+            return Ok(());
+        }
+        let sql = "SELECT count(*) FROM pragma_table_info(?) WHERE pk > 0 AND type = 'INTEGER'";
+        let is_by_number = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+        if self
+            .transaction
+            .query_row(sql, [self.table], is_by_number)?
+            == 0
+        {
+            return Ok(());
+        }
+        let (old, new) = (name(self.table), name("springtide_new"));
+        let make = update.table_called("springtide_new", &self.columns);
+        self.transaction.execute_batch(&format!(
+            "{make}; INSERT INTO {new} SELECT * FROM {old}; DROP TABLE {old}; \
+             ALTER TABLE {new} RENAME TO {old}"
+        ))
+    }
+
     /// Columns that came or went in the source come and go here.
     fn see_to_columns(&mut self, update: &Update) -> rusqlite::Result<()> {
         let (transaction, now) = (self.transaction, &update.columns);
         let table = name(self.table);
         if self.columns.is_empty() {
-            let names = Dialect::Sqlite.names(now);
-            let key = Dialect::Sqlite.names(update.key.iter().map(|&at| &now[at]));
-            let sql = format!("CREATE TABLE {table} ({names}, PRIMARY KEY ({key})) WITHOUT ROWID");
-            transaction.execute(&sql, [])?;
+            transaction.execute(&update.table_called(self.table, now), [])?;
             self.columns.clone_from(now);
             return Ok(());
         }
+        self.see_to_key(update)?;
         let added = now.iter().filter(|column| !self.columns.contains(column));
         let added: Vec<&String> = added.collect();
         let gone = self.columns.iter().filter(|column| !now.contains(column));
@@ -400,6 +442,43 @@ impl Applying<'_> {
         )?;
         self.columns = columns_of(transaction, self.table)?;
         Ok(())
+    }
+}
+
+/// Rows that one statement inserts: each takes as long as half a row more. And values that
+/// SQLite takes with a statement.
+const ROWS_AT_ONCE: usize = 40;
+const MOST_PARAMETERS: usize = 30_000;
+
+impl Update {
+    /// Makes a table for such rows. One by whole numbers is of another kind, to which rows
+    /// are added in two thirds of the time, and which takes nothing else as a key.
+    fn table_called(&self, table: &str, columns: &[String]) -> String {
+        let key: Vec<&String> = self.key.iter().map(|&at| &self.columns[at]).collect();
+        let (table, names) = (name(table), columns.iter().map(|column| name(column)));
+        if self.has_numbers_as_keys() == Some(true) {
+            let typed = columns.iter().zip(names).map(|(column, name)| match () {
+                () if key.contains(&column) => format!("{name} INTEGER PRIMARY KEY"),
+                () => name,
+            });
+            let typed: Vec<String> = typed.collect();
+            return format!("CREATE TABLE {table} ({})", typed.join(", "));
+        }
+        let names: Vec<String> = names.collect();
+        let (names, key) = (names.join(", "), Dialect::Sqlite.names(key));
+        format!("CREATE TABLE {table} ({names}, PRIMARY KEY ({key})) WITHOUT ROWID")
+    }
+
+    /// Whether all keys that it brings are whole numbers; nothing if it brings none.
+    fn has_numbers_as_keys(&self) -> Option<bool> {
+        let [key] = self.key[..] else {
+            return Some(false);
+        };
+        let first = self.first.iter().flat_map(|first| &first.rows);
+        let changed = self.rows.iter().filter_map(|change| change.after.as_ref());
+        let mut keys = first.chain(changed).map(|row| &row[key]).peekable();
+        keys.peek()?;
+        Some(keys.all(|key| matches!(key, Value::Integer(_))))
     }
 }
 

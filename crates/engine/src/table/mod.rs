@@ -35,7 +35,7 @@ pub(crate) use copy::{CopyFile, FirstRows, RowChange, Update, difference};
 pub(crate) use cursor::{CursorRead, CursorState};
 pub(crate) use database::{Answer, Database, Login, Pool};
 pub use database::{Found, Listed, Place};
-pub use reader::{CopyError, CopyReader, RowLogged};
+pub use reader::{ColumnKind, CopyError, CopyReader, RowLogged};
 pub use statement::From;
 pub(crate) use statement::{Dialect, Shape};
 pub use value::{Row, Value};
@@ -235,7 +235,7 @@ impl Table {
         if let Some(row) = rows
             .rows
             .iter()
-            .find(|row| key_values(&rows, row).contains(&&Value::Null))
+            .find(|row| rows.key.iter().any(|&at| row[at] == Value::Null))
         {
             let (key, row) = (shape.key.join(", "), key_text(&rows.key_of(row)));
             return Err(refuse(format!("the key ({key}) is null in a row: {row}")));
@@ -245,8 +245,9 @@ impl Table {
         let twice = match shape.is_ordered {
             true => {
                 let pairs = rows.rows.windows(2);
-                let mut equal =
-                    pairs.filter(|pair| key_values(&rows, &pair[0]) == key_values(&rows, &pair[1]));
+                let is_equal =
+                    |pair: &&[Row]| rows.key.iter().all(|&at| pair[0][at] == pair[1][at]);
+                let mut equal = pairs.filter(is_equal);
                 equal.next().map(|pair| &pair[0])
             }
             false => {
@@ -383,11 +384,6 @@ const FIRST_READ: usize = 1_000;
 const MOST_BYTES: usize = 8 << 20;
 /// Rows that a query may return.
 const MOST_OF_QUERY: usize = 100_000;
-
-/// The values of a row's key.
-fn key_values<'a>(rows: &Rows, row: &'a Row) -> Vec<&'a Value> {
-    rows.key.iter().filter_map(|&at| row.get(at)).collect()
-}
 
 /// Blocks as bodies, and how their rows differ from those of the copies before.
 fn compare(

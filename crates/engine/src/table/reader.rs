@@ -28,6 +28,19 @@ pub struct CopyReader {
     connection: Connection,
 }
 
+/// What the values of a column are, besides null.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ColumnKind {
+    /// Whole numbers.
+    Integers,
+    /// Numbers.
+    Reals,
+    /// Text, or nothing at all, or values of several kinds.
+    Texts,
+    /// Bytes.
+    Bytes,
+}
+
 /// Something that happened to a row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RowLogged {
@@ -163,6 +176,44 @@ impl CopyReader {
         let mut statement = self.connection.prepare(sql)?;
         let names = statement.query_map([table], |row| row.get(0))?;
         Ok(names.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// What the values of each of these columns are. From here on all that is read is as it
+    /// is now, whoever writes.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn kinds(&self, table: &str, columns: &[String]) -> Result<Vec<ColumnKind>, CopyError> {
+        if self.connection.is_autocommit() {
+            self.connection.execute_batch("BEGIN")?;
+        }
+        let names = columns.iter().map(|name| Dialect::Sqlite.name(name));
+        let counts = names.map(|name| {
+            let of =
+                ["integer", "real", "blob"].map(|kind| format!("sum(typeof({name}) = '{kind}')"));
+            format!("{}, count({name})", of.join(", "))
+        });
+        let counts: Vec<String> = counts.collect();
+        if counts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let table = Dialect::Sqlite.name(table);
+        let sql = format!("SELECT {} FROM {table}", counts.join(", "));
+        let kinds = self.connection.query_row(&sql, [], |row| {
+            let kind = |column: usize| {
+                let n = |at: usize| row.get::<_, Option<i64>>(4 * column + at);
+                let all = n(3)?;
+                Ok(match all {
+                    None | Some(0) => ColumnKind::Texts,
+                    all if n(0)? == all => ColumnKind::Integers,
+                    all if n(1)? == all => ColumnKind::Reals,
+                    all if n(2)? == all => ColumnKind::Bytes,
+                    _ => ColumnKind::Texts,
+                })
+            };
+            (0..columns.len()).map(kind).collect()
+        })?;
+        Ok(kinds)
     }
 
     /// Calls `each` with every row of a table.

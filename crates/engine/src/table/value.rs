@@ -71,7 +71,7 @@ impl Value {
             Self::Integer(number) => write!(out, "{number}"),
             Self::Real(number) => serde_json::to_writer(out, number).map_err(Into::into),
             // Most texts are written as they are.
-            Self::Text(text) if text.bytes().all(is_plain) => {
+            Self::Text(text) if is_plain(text) => {
                 out.push(b'"');
                 out.extend_from_slice(text.as_bytes());
                 out.push(b'"');
@@ -129,9 +129,10 @@ impl Value {
     }
 }
 
-/// Whether a byte of a text is itself in JSON.
-fn is_plain(byte: u8) -> bool {
-    byte >= b' ' && byte != b'"' && byte != b'\\'
+/// Whether a text is itself in JSON. It is looked at to its end, many bytes at a time.
+fn is_plain(text: &str) -> bool {
+    let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
+    text.bytes().fold(true, |all, byte| all & is_plain(byte))
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

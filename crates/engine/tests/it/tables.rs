@@ -433,6 +433,59 @@ async fn columns_that_come_and_go_are_told_and_followed() {
     assert_eq!(kinds, ["schema", "schema"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn keys_that_are_whole_numbers_at_first_need_not_stay_so() {
+    let schema = "CREATE TABLE t (a NOT NULL PRIMARY KEY, v) WITHOUT ROWID";
+    let project = Project::new("t", schema, |_| {});
+    let source = project.source();
+    for number in 0..300 {
+        let sql = "INSERT INTO t VALUES (?1, ?1 + 0.5)";
+        source.execute(sql, [number]).unwrap();
+    }
+    let world = World::new();
+    world.run_once(project.path(), &project.settings).await;
+    project.assert_in_step("t");
+    source
+        .execute_batch("INSERT INTO t VALUES ('x', 1), (2.5, x'00ff'); DELETE FROM t WHERE a = 7")
+        .unwrap();
+    world.run_for(project.path(), &project.settings, 30.0).await;
+    project.assert_in_step("t");
+    assert_eq!(project.log().len(), 303);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_of_a_first_pass_is_read_a_page_at_a_time() {
+    let project = Project::new("orders", ORDERS, |_| {});
+    fill(&mut project.source(), 230);
+    let world = World::new();
+    world.run_once(project.path(), &project.settings).await;
+    let source = project.source();
+    source
+        .execute("UPDATE orders SET status = 'paid' WHERE id < 20", [])
+        .unwrap();
+    world.run_for(project.path(), &project.settings, 30.0).await;
+    let mut all = project.log();
+    all.reverse();
+    assert_eq!(all.len(), 230 + 19);
+    let reader = CopyReader::open(&project.copy()).unwrap().unwrap();
+    for limit in [1, 7, 50, 100, 249, 300] {
+        let mut pages = Vec::new();
+        let mut before = (i64::MAX, i64::MAX);
+        loop {
+            let page = reader.log("shop", None, before, limit).unwrap();
+            assert!(page.len() <= limit);
+            let Some(last) = page.last() else {
+                break;
+            };
+            before = (last.found_at.0, last.number);
+            pages.extend(page);
+        }
+        assert_eq!(pages, all, "pages of {limit}");
+    }
+    let numbers: Vec<i64> = all.iter().rev().map(|row| row.number).collect();
+    assert_eq!(numbers, (1..=249).collect::<Vec<_>>());
+}
+
 /// What is wrong with the only source.
 fn error(folder: &Path) -> Option<(FailureKind, String)> {
     let store = Sqlite::read_only(folder.join(".springtide")).unwrap();
