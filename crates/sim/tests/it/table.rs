@@ -44,6 +44,31 @@ fn blocks_leave_three_fifths_of_uniforms_staleness_at_most_and_a_cursor_a_fifth(
 }
 
 #[test]
+fn digests_are_worth_asking_for_beside_a_cursor_too() {
+    // What one statement told of thirty blocks was taken for thirty polls of little worth: the
+    // price fell, and the cursor was hardly polled.
+    let quiet = TableWorld {
+        hot_rows: 0,
+        inserts_per_day: 20.0,
+        ..TableWorld::default()
+    };
+    for world in [TableWorld::default(), quiet] {
+        for seed in SEEDS {
+            let ways = [
+                learned(false, false),
+                learned(true, false),
+                learned(false, true),
+                learned(true, true),
+            ];
+            let [blocks, digests, cursor, both] =
+                measured(&world, ways, PER_DAY, seed).map(|m| stale(&m));
+            assert!(digests < blocks, "{seed}: {digests} of {blocks}");
+            assert!(both < 1.05 * cursor, "{seed}: {both} of {cursor}");
+        }
+    }
+}
+
+#[test]
 fn rows_count_and_not_whether_a_block_is_fresh_as_a_whole() {
     // Every block changes every ten days somewhere: were each fresh or not as a whole,
     // those would be the ones to poll.

@@ -542,6 +542,9 @@ impl Learned {
     ) {
         let index = id.0;
         let mut valued = None;
+        // One that was shown by the poll of another has not been worth one itself, and says
+        // nothing of the price.
+        let was_chosen = self.taken == Some(index) || self.members[id.index()].key.is_nan();
         if self.taken == Some(index) {
             self.taken = None;
             self.n_waiting += 1;
@@ -566,7 +569,7 @@ impl Learned {
                 (standing, self.worth_now(index, &path, &standing))
             }
         };
-        if !self.out_of_turn.remove(&index) && !is_watched {
+        if !self.out_of_turn.remove(&index) && was_chosen && !is_watched {
             self.note_price(worth * now_worth.value, now.0);
         }
 
