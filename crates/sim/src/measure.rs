@@ -22,6 +22,10 @@ pub struct Measures {
     /// Elements that changed and were polled after their first change, per
     /// element that changed, over the whole span.
     pub fairness: f64,
+    /// How far what polls found was from what the policy had thought likely, after the
+    /// warm-up: the mean of −ln of the chance that it gave to what it then found. Not a
+    /// number if the policy believes nothing.
+    pub log_loss: f64,
 }
 
 /// Running totals of an experiment, or of a part of its elements.
@@ -44,7 +48,14 @@ struct Polls {
     n_found: u64,
     weight: f64,
     weight_found: f64,
+    /// Those of which it was foretold how likely they were to find a change, and the sum
+    /// of −ln of the chances given to what they found.
+    n_foretold: u64,
+    surprise: f64,
 }
+
+/// A chance that is given to what cannot be is at least this: no single poll decides.
+const LEAST_CHANCE: f64 = 1e-6;
 
 /// A copy from when it was in sync until its next poll, or its end.
 #[derive(Debug, Clone, Copy)]
@@ -92,9 +103,20 @@ impl Tally {
         self.n_polls += 1;
     }
 
-    pub(crate) fn poll(&mut self, element: Element, found: bool, now: f64) {
+    /// A poll found a change or not, and how likely a change was thought to be.
+    pub(crate) fn poll(
+        &mut self,
+        element: Element,
+        (found, chance): (bool, Option<f64>),
+        now: f64,
+    ) {
         self.n_polls += 1;
         if now >= self.warmup {
+            if let Some(chance) = chance {
+                let given = if found { chance } else { 1.0 - chance };
+                self.measured.n_foretold += 1;
+                self.measured.surprise -= given.max(LEAST_CHANCE).ln();
+            }
             let weight = element.weight.as_f64();
             self.measured.n += 1;
             self.measured.weight += weight;
@@ -134,6 +156,7 @@ impl Tally {
             change_ratio: self.measured.n_found as f64 / self.measured.n as f64,
             weighted_change_ratio: self.measured.weight_found / self.measured.weight,
             fairness: n_found as f64 / n_changed as f64,
+            log_loss: self.measured.surprise / self.measured.n_foretold as f64,
         }
     }
 }
@@ -158,6 +181,21 @@ mod tests {
         assert_eq!(all.freshness, 1.0 / 4.0);
         assert_eq!(all.age_days, 4.5 / 4.0);
         assert_eq!(all.content_staleness, (4.5 + 0.5) / 4.0);
+    }
+
+    #[test]
+    fn what_was_thought_likely_is_held_against_what_was_found() {
+        let mut tally = Tally::new(1.0);
+        assert!(tally.measures((1, 1)).log_loss.is_nan());
+        let polls = [(true, 0.5, 0.0), (true, 0.25, 1.0), (false, 0.25, 2.0)];
+        for (found, chance, now) in polls {
+            tally.poll(Element::default(), (found, Some(chance)), now);
+        }
+        tally.poll(Element::default(), (true, None), 3.0);
+        let expected = -(0.25_f64.ln() + 0.75_f64.ln()) / 2.0;
+        assert!((tally.measures((1, 1)).log_loss - expected).abs() < 1e-12);
+        tally.poll(Element::default(), (true, Some(0.0)), 3.0);
+        assert!(tally.measures((1, 1)).log_loss.is_finite());
     }
 
     #[test]

@@ -167,7 +167,8 @@ pub fn run(world: &World, setup: &Setup, watch: &mut dyn FnMut(Polled)) -> Outco
             };
             woken_at = now;
             let index = polled.index();
-            let changed_at = copies.poll(index, now);
+            let chance = agenda.scheduler().chance(polled, at_time);
+            let changed_at = copies.poll(index, chance, now);
             let outcome = match changed_at {
                 Some(changed_at) => Outcome::Changed {
                     age: tells_when(setup, polled)
@@ -344,14 +345,16 @@ impl<'a> Copies<'a> {
         }
     }
 
-    /// Brings a copy in sync; says when the element last changed, if it did.
-    fn poll(&mut self, index: usize, now: f64) -> Option<f64> {
+    /// Brings a copy in sync; says when the element last changed, if it did. `chance` is
+    /// how likely that was thought to be.
+    fn poll(&mut self, index: usize, chance: Option<f64>, now: f64) -> Option<f64> {
         let changed_at = self.pass(index, now);
         self.polled_at[index] = now;
         let element = self.world.element(index);
-        self.tally.poll(element, changed_at.is_some(), now);
+        let found = changed_at.is_some();
+        self.tally.poll(element, (found, chance), now);
         if let Some(tally) = self.part(index) {
-            tally.poll(element, changed_at.is_some(), now);
+            tally.poll(element, (found, chance), now);
         }
         if changed_at.is_some() {
             self.was_found[index] = true;

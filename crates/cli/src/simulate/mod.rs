@@ -567,6 +567,9 @@ struct Measured {
     content_staleness: Option<f64>,
     change_ratio: Option<f64>,
     fairness: Option<f64>,
+    /// Only of a policy that believes something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    log_loss: Option<f64>,
 }
 
 impl Measured {
@@ -578,6 +581,7 @@ impl Measured {
             content_staleness: known(measures.content_staleness),
             change_ratio: known(measures.change_ratio),
             fairness: known(measures.fairness),
+            log_loss: known(measures.log_loss),
         }
     }
 }

@@ -470,6 +470,15 @@ impl Scheduler {
         self.learned()?.belief(id, now)
     }
 
+    /// How likely a poll of an element is to find a change now, if polls are chosen by what
+    /// is learned.
+    pub fn chance(&self, id: ElementId, now: Time) -> Option<f64> {
+        match &self.mode {
+            Mode::Paced(paced) => paced.learned()?.chance(id, now),
+            _ => None,
+        }
+    }
+
     /// What is to be remembered of an element, after a poll of it.
     pub fn remember(&self, id: ElementId) -> Option<ElementMemory> {
         let mut remembered = self.learned()?.remember(id)?;

@@ -134,7 +134,7 @@ impl<'a> Copies<'a> {
     }
 
     pub(super) fn note_poll(&mut self, found: bool, now: f64) {
-        self.tally.poll(Element::default(), found, now);
+        self.tally.poll(Element::default(), (found, None), now);
     }
 
     /// Measures a row from when it was last in sync until now.

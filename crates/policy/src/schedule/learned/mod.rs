@@ -533,6 +533,18 @@ impl Learned {
             .then(|| member.standing(leaf, 1.0, now.0).belief)
     }
 
+    /// How likely a poll of an element is to find a change now.
+    pub(super) fn chance(&self, id: ElementId, now: Time) -> Option<f64> {
+        let member = self.members.get(id.index()).filter(|m| m.is_here)?;
+        let path = self.tree.path(member.leaf);
+        let leaf = &self.tree.nodes[member.leaf as usize];
+        let standing = Standing {
+            interval: (self.shown_at(&path, now.0) - member.polled).max(SHORTEST),
+            ..member.standing(leaf, self.parts_of(id.0), now.0)
+        };
+        Some(self.worth_now(id.0, &path, &standing).stale)
+    }
+
     pub(super) fn observe(
         &mut self,
         id: ElementId,
