@@ -26,8 +26,9 @@ pub struct Retention {
 pub enum Step {
     /// These are to be forgotten, and then there is more to look at.
     Forget(Vec<Fact>),
-    /// All have been looked at.
-    Over,
+    /// All have been looked at. This is to be kept, so that the next pass begins at the
+    /// beginning, whoever makes it.
+    Over(Vec<Fact>),
 }
 
 /// Rows that are looked at in one step: some milliseconds' work.
@@ -80,7 +81,7 @@ impl Retention {
     /// If the store cannot be read.
     pub fn step(&mut self, store: &dyn Reader, now: Moment) -> Result<Step, Error> {
         if !self.is_any() {
-            return Ok(Step::Over);
+            return Ok(Step::Over(Vec::new()));
         }
         let mut facts = Vec::new();
         let changes = store.changes_after(self.change, PER_STEP)?;
@@ -98,7 +99,7 @@ impl Retention {
         }
         if changes.is_empty() && polls.is_empty() {
             (self.change, self.poll) = (0, 0);
-            return Ok(Step::Over);
+            return Ok(Step::Over(vec![Fact::Note(NOTE, None)]));
         }
         let mut note = self.change.to_le_bytes().to_vec();
         note.extend_from_slice(&self.poll.to_le_bytes());

@@ -277,14 +277,14 @@ fn forget(
     let mut retention = retention(project, store, settings)?;
     let now = moment::now();
     loop {
-        match retention.step(store, now).map_err(broken)? {
-            Step::Over => return Ok(()),
-            Step::Forget(facts) => {
-                findings.count(&facts);
-                store
-                    .commit(&facts)
-                    .map_err(|error| project.refuse(&error))?;
-            }
+        let step = retention.step(store, now).map_err(broken)?;
+        let (Step::Forget(facts) | Step::Over(facts)) = &step;
+        findings.count(facts);
+        store
+            .commit(facts)
+            .map_err(|error| project.refuse(&error))?;
+        if matches!(step, Step::Over(_)) {
+            return Ok(());
         }
     }
 }

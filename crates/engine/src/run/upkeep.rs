@@ -142,7 +142,8 @@ impl Engine {
                 upkeep.step_at = at + STEP_EVERY;
                 self.ledger.forget(facts);
             }
-            Step::Over => {
+            Step::Over(facts) => {
+                self.ledger.forget(facts);
                 upkeep.step_at = at + PASS_EVERY;
                 if upkeep.n_dropped > 0 {
                     upkeep.n_dropped = upkeep.n_dropped.max(MANY_DROPPED);

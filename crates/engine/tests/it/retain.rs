@@ -159,7 +159,7 @@ fn a_pass_goes_on_where_it_was_and_begins_again_when_it_is_over() {
         let mut retention = retention().resumed(writer).unwrap();
         match retention.step(writer, Moment(2600)).unwrap() {
             Step::Forget(facts) => writer.commit(&facts).unwrap(),
-            Step::Over => break,
+            Step::Over(facts) => break writer.commit(&facts).unwrap(),
         }
         n_steps += 1;
     }
@@ -167,11 +167,20 @@ fn a_pass_goes_on_where_it_was_and_begins_again_when_it_is_over() {
     let left = writer.changes_after(0, usize::MAX).unwrap();
     assert_eq!(left.len(), 900);
     assert_eq!(left[0].found_at, Moment(1600));
+    // Whoever is started afterwards looks at all of it again: what was young has aged.
+    let mut later = retention().resumed(writer).unwrap();
+    let Step::Forget(facts) = later.step(writer, Moment(2700)).unwrap() else {
+        panic!("it does not begin again");
+    };
+    writer.commit(&facts).unwrap();
+    let left = writer.changes_after(0, usize::MAX).unwrap();
+    assert_eq!(left[0].found_at, Moment(1700));
 
     settings.sources[0].retain = Retain::default();
     let mut nothing = Retention::new(&settings, &[source]);
     assert!(!nothing.is_any());
-    assert_eq!(nothing.step(writer, Moment(i64::MAX)).unwrap(), Step::Over);
+    let over = nothing.step(writer, Moment(i64::MAX)).unwrap();
+    assert_eq!(over, Step::Over(Vec::new()));
 }
 
 #[tokio::test(start_paused = true)]
