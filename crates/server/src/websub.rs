@@ -5,6 +5,10 @@
 //! that whoever verifies it finds us knowing of it, across restarts too. What we are told
 //! is evidence, if it is signed with the secret that the hub was given: of entries that
 //! are news to us the pages are hinted at, and the feed is polled as soon as it may be.
+//!
+//! Who is no longer wanted (the source is gone or paused, or its feed names another hub or
+//! topic) is asked to stop, until that is verified or a day is over; whoever goes on is told
+//! so with each push.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -51,6 +55,10 @@ const VERIFIED_WITHIN_MS: i64 = 86_400_000;
 const MOST_ANSWERED: u64 = 10_000;
 /// Entries of what was pushed that are looked at.
 const MOST_ENTRIES: usize = 1000;
+/// For so long a hub is asked to stop.
+const LEAVING_MS: i64 = 86_400_000;
+/// Hubs that are being asked to stop; beyond that the oldest are left to find out.
+const MOST_LEAVING: usize = 1000;
 
 /// All that we are told of, or want to be.
 #[derive(Default)]
@@ -62,6 +70,9 @@ pub(crate) struct Subscriptions {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Book {
     of: BTreeMap<String, Subscription>,
+    /// Who is asked to stop, the oldest first.
+    #[serde(default)]
+    leaving: Vec<Leaving>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -76,6 +87,99 @@ struct Subscription {
     /// When we ask next.
     next_at: i64,
     n_tries: u32,
+}
+
+/// What we were told, or may have been, and want to hear no more.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Leaving {
+    source: String,
+    hub: Url,
+    topic: Url,
+    since: i64,
+    /// Whether the hub was asked, so that it may verify that it was us.
+    is_asked: bool,
+    next_at: i64,
+    n_tries: u32,
+}
+
+/// Something to ask a hub for.
+struct Errand {
+    source: String,
+    hub: Url,
+    topic: Url,
+    what: Wish,
+}
+
+enum Wish {
+    /// To be told, in pushes that are signed with this.
+    Subscribe {
+        secret: String,
+    },
+    Unsubscribe,
+}
+
+impl Book {
+    /// Asks no more to be told of a source, and its hub to stop, if it may tell.
+    fn leave(&mut self, source: &str, now: i64) {
+        let Some(left) = self.of.remove(source) else {
+            return;
+        };
+        let is_granted = left.until.is_some_and(|until| until > now);
+        // One that was asked may grant it later.
+        if !is_granted && left.asked_at.is_none() {
+            return;
+        }
+        self.leaving.push(Leaving {
+            source: source.to_owned(),
+            hub: left.hub,
+            topic: left.topic,
+            since: now,
+            is_asked: false,
+            next_at: now,
+            n_tries: 0,
+        });
+        let n_too_many = self.leaving.len().saturating_sub(MOST_LEAVING);
+        self.leaving.drain(..n_too_many);
+    }
+
+    /// What is to be asked for now. It is to be written down before it is.
+    fn take_due(&mut self, now: i64) -> Vec<Errand> {
+        let mut due = Vec::new();
+        for (source, subscription) in &mut self.of {
+            if subscription.next_at <= now {
+                subscription.asked_at = Some(now);
+                subscription.next_at = now + retry_in(&mut subscription.n_tries);
+                due.push(Errand {
+                    source: source.clone(),
+                    hub: subscription.hub.clone(),
+                    topic: subscription.topic.clone(),
+                    what: Wish::Subscribe {
+                        secret: subscription.secret.clone(),
+                    },
+                });
+            }
+        }
+        for leaving in &mut self.leaving {
+            if leaving.next_at <= now {
+                leaving.is_asked = true;
+                leaving.next_at = now + retry_in(&mut leaving.n_tries);
+                due.push(Errand {
+                    source: leaving.source.clone(),
+                    hub: leaving.hub.clone(),
+                    topic: leaving.topic.clone(),
+                    what: Wish::Unsubscribe,
+                });
+            }
+        }
+        due
+    }
+}
+
+/// How long to wait for an answer before asking again, which is then one more time.
+fn retry_in(n_tries: &mut u32) -> i64 {
+    let wait = FIRST_RETRY_MS.saturating_mul(1 << (*n_tries).min(20));
+    *n_tries = n_tries.saturating_add(1);
+    wait.min(LONGEST_RETRY_MS)
 }
 
 impl Subscriptions {
@@ -117,35 +221,43 @@ pub(crate) async fn subscribe(app: Shared) {
         let Ok(due) = take_due(&app).await else {
             continue;
         };
-        for (source, subscription) in due {
-            let Some(settings) = feed_named(&app, &source) else {
-                continue;
-            };
+        for errand in due {
+            // Of a source that is gone nobody says any more which private addresses it
+            // may ask; so a hub at one finds out by its next push.
+            let own = source_named(&app, &errand.source).and_then(|source| source.allow_private);
             let http = app.current().settings.http.clone();
             let http = HttpSettings {
-                allow_private: settings.allow_private.unwrap_or(http.allow_private),
+                allow_private: own.unwrap_or(http.allow_private),
                 ..http
             };
-            let callback = callback(&public, &source);
+            let callback = callback(&public, &errand.source);
             tokio::spawn(async move {
                 // It comes again if nobody verifies it.
-                let _ = ask(&subscription, &callback, &http).await;
+                let _ = ask(&errand, &callback, &http).await;
             });
         }
     }
 }
 
-/// Takes in what feeds offer, and gives those whose hubs are to be asked now, once it is
-/// written down that they are.
-async fn take_due(app: &Shared) -> Result<Vec<(String, Subscription)>, Problem> {
+/// Takes in what feeds offer, and gives what hubs are to be asked for now, once it is written
+/// down that they are.
+async fn take_due(app: &Shared) -> Result<Vec<Errand>, Problem> {
     let offers = app.link.offers();
     let mut guard = app.subscriptions.book(app).await?;
     let mut book = guard.clone().unwrap_or_default();
     let now = app.now().0;
-    let n_known = book.of.len();
-    book.of
-        .retain(|source, _| feed_named(app, source).is_some());
-    let mut is_changed = book.of.len() != n_known;
+    let n_leaving = book.leaving.len();
+    book.leaving
+        .retain(|leaving| now - leaving.since < LEAVING_MS);
+    let mut is_changed = book.leaving.len() != n_leaving;
+    let unwanted = book
+        .of
+        .keys()
+        .filter(|name| feed_named(app, name).is_none());
+    for source in unwanted.cloned().collect::<Vec<_>>() {
+        is_changed = true;
+        book.leave(&source, now);
+    }
     for (source, PushOffer { hub, topic }) in offers {
         let known = book.of.get(&source);
         let is_known = known.is_some_and(|known| known.hub == hub && known.topic == topic);
@@ -153,6 +265,11 @@ async fn take_due(app: &Shared) -> Result<Vec<(String, Subscription)>, Problem> 
             continue;
         }
         is_changed = true;
+        book.leave(&source, now);
+        // Whoever is wanted again is not asked to stop any more.
+        book.leaving.retain(|leaving| {
+            (&leaving.source, &leaving.hub, &leaving.topic) != (&source, &hub, &topic)
+        });
         let secret = app.door.random_id() + &app.door.random_id();
         let subscription = Subscription {
             hub,
@@ -165,16 +282,7 @@ async fn take_due(app: &Shared) -> Result<Vec<(String, Subscription)>, Problem> 
         };
         book.of.insert(source, subscription);
     }
-    let mut due = Vec::new();
-    for (source, subscription) in &mut book.of {
-        if subscription.next_at <= now {
-            subscription.asked_at = Some(now);
-            let wait = FIRST_RETRY_MS.saturating_mul(1 << subscription.n_tries.min(20));
-            subscription.next_at = now + wait.min(LONGEST_RETRY_MS);
-            subscription.n_tries = subscription.n_tries.saturating_add(1);
-            due.push((source.clone(), subscription.clone()));
-        }
-    }
+    let due = book.take_due(now);
     if is_changed || !due.is_empty() {
         keep(app, &book).await?;
         *guard = Some(book);
@@ -184,12 +292,14 @@ async fn take_due(app: &Shared) -> Result<Vec<(String, Subscription)>, Problem> 
 
 /// A feed that is polled.
 fn feed_named(app: &Shared, name: &str) -> Option<SourceSettings> {
+    let found = source_named(app, name);
+    found.filter(|source| source.kind == SourceKind::Feed && !source.is_paused)
+}
+
+fn source_named(app: &Shared, name: &str) -> Option<SourceSettings> {
     let current = app.current();
     let mut sources = current.settings.sources.iter();
-    let found = sources.find(|source| source.name == name);
-    found
-        .filter(|source| source.kind == SourceKind::Feed && !source.is_paused)
-        .cloned()
+    sources.find(|source| source.name == name).cloned()
 }
 
 /// Where a hub tells us of a source.
@@ -198,18 +308,25 @@ fn callback(public: &Url, source: &str) -> String {
     format!("{base}/websub/{}", path_segment(source))
 }
 
-async fn ask(
-    subscription: &Subscription,
-    callback: &str,
-    http: &HttpSettings,
-) -> Result<(), String> {
-    let form = url::form_urlencoded::Serializer::new(String::new())
-        .append_pair("hub.mode", "subscribe")
-        .append_pair("hub.topic", subscription.topic.as_str())
-        .append_pair("hub.callback", callback)
-        .append_pair("hub.secret", &subscription.secret)
-        .append_pair("hub.lease_seconds", &LEASE_SECONDS.to_string())
-        .finish();
+impl Errand {
+    /// It as hubs are asked.
+    fn form(&self, callback: &str) -> String {
+        let mut form = url::form_urlencoded::Serializer::new(String::new());
+        form.append_pair("hub.topic", self.topic.as_str())
+            .append_pair("hub.callback", callback);
+        match &self.what {
+            Wish::Subscribe { secret } => form
+                .append_pair("hub.mode", "subscribe")
+                .append_pair("hub.secret", secret)
+                .append_pair("hub.lease_seconds", &LEASE_SECONDS.to_string()),
+            Wish::Unsubscribe => form.append_pair("hub.mode", "unsubscribe"),
+        };
+        form.finish()
+    }
+}
+
+async fn ask(errand: &Errand, callback: &str, http: &HttpSettings) -> Result<(), String> {
+    let form = errand.form(callback);
     let client = Client::new(http).map_err(|error| error.to_string())?;
     let kind = "application/x-www-form-urlencoded".to_owned();
     let headers = [("content-type".to_owned(), kind)];
@@ -217,7 +334,7 @@ async fn ask(
         headers: &headers,
         body: Some(form.as_bytes()),
         overflow: Overflow::Cut,
-        ..HttpRequest::new(&subscription.hub, MOST_ANSWERED)
+        ..HttpRequest::new(&errand.hub, MOST_ANSWERED)
     };
     match client.hop(&request).await {
         Ok(answer) if (200..300).contains(&answer.status) => Ok(()),
@@ -248,6 +365,22 @@ pub(crate) async fn verify(
     let mut guard = app.subscriptions.book(&app).await?;
     let mut book = guard.clone().unwrap_or_default();
     let now = app.now().0;
+    if get("hub.mode") == "unsubscribe" {
+        let is_left = |leaving: &Leaving| {
+            leaving.is_asked
+                && leaving.source == source
+                && leaving.topic.as_str() == get("hub.topic")
+        };
+        let n_leaving = book.leaving.len();
+        book.leaving.retain(|leaving| !is_left(leaving));
+        if book.leaving.len() == n_leaving || params.get("hub.challenge").is_none() {
+            return Err(not_ours());
+        }
+        keep(&app, &book).await?;
+        *guard = Some(book);
+        let challenge = get("hub.challenge").to_owned();
+        return Ok(answer("text/plain; charset=utf-8", challenge));
+    }
     let subscription = book.of.get_mut(&source).filter(|known| {
         let is_asked = known.asked_at;
         let is_asked = is_asked.is_some_and(|at| now - at < VERIFIED_WITHIN_MS);

@@ -209,6 +209,77 @@ fn a_hub_that_the_feed_itself_names_is_found_and_a_private_one_needs_leave() {
 }
 
 #[test]
+fn a_hub_that_is_no_longer_wanted_is_asked_to_stop() {
+    let ((one, asked_one), (two, asked_two)) = (hub(), hub());
+    let origin = origin(1);
+    let name_hub = |hub: &str| {
+        let link = format!("<{hub}>; rel=\"hub\"");
+        let body = feed(&origin, 1, "");
+        let reply = Behaviour::body("application/atom+xml", body).with("link", &link);
+        origin.script("/feed.xml", reply);
+    };
+    name_hub(&one);
+    let topic = origin.url("/feed.xml");
+    let place = Place::with(
+        "springtide.toml",
+        format!(
+            "[budget]\npolls = \"1000000/day\"\n[http]\nallow_private = [\"127.0.0.1\"]\n\
+             [[group]]\nmatch = \"*\"\nrate = \"1000/s\"\n\
+             [server]\npublic = \"https://fresh.example.org\"\n\
+             [source.news]\nkind = \"feed\"\nurl = \"{topic}\"\n"
+        ),
+    );
+    let serving = Serving::start(&place, "");
+    let form_of = |asked: &Asked, mode: &str| {
+        let asked = asked.lock().unwrap();
+        asked.iter().find(|form| form["hub.mode"] == mode).cloned()
+    };
+    let stop = |serving: &Serving| {
+        let topic = escaped(&topic);
+        serving.get(&format!(
+            "/websub/news?hub.mode=unsubscribe&hub.topic={topic}&hub.challenge=n0nce"
+        ))
+    };
+    serving.until("the first is asked", |_| form_of(&asked_one, "subscribe"));
+    assert_eq!(verify(&serving, &topic, "").status, 200);
+    assert_eq!(stop(&serving).status, 404);
+
+    name_hub(&two);
+    let form = serving.until("the first is asked to stop", |_| {
+        form_of(&asked_one, "unsubscribe")
+    });
+    assert_eq!(form["hub.topic"], topic);
+    assert_eq!(
+        form["hub.callback"],
+        "https://fresh.example.org/websub/news"
+    );
+    let form = serving.until("the second is asked", |_| form_of(&asked_two, "subscribe"));
+    let stopped = stop(&serving);
+    assert_eq!((stopped.status, &*stopped.body), (200, "n0nce"));
+    // Once is enough, and the second goes on.
+    assert_eq!(stop(&serving).status, 404);
+    assert_eq!(verify(&serving, &topic, "").status, 200);
+    let body = feed(&origin, 1, "");
+    let signature = signed(&body, &form["hub.secret"]);
+    assert_eq!(push(&serving, &body, &signature), 202);
+
+    // It is written down: whoever is started anew asks it to stop, and knows that it did.
+    let removed = serving.send("DELETE", "/api/v1/sources/news", "", "");
+    assert!(matches!(removed.status, 200 | 204), "{removed:?}");
+    serving.until("the second is asked to stop", |_| {
+        form_of(&asked_two, "unsubscribe")
+    });
+    assert_eq!(push(&serving, &body, &signature), 410);
+    assert_eq!(serving.stop(), Some(0));
+    let serving = Serving::start(&place, "");
+    serving.until("it runs", |s| {
+        (s.get("/readyz").status == 200).then_some(())
+    });
+    assert_eq!(stop(&serving).status, 200);
+    assert_eq!(serving.stop(), Some(0));
+}
+
+#[test]
 fn what_the_entries_of_a_feed_have_been_worth_is_told() {
     let origin = origin(3);
     let reply = |updated: &str| {
