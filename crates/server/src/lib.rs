@@ -41,7 +41,7 @@ use axum::Router;
 use tokio::sync::watch;
 
 pub use link::Link;
-pub use notices::{Mail, NoticeTarget, NoticeTo, On, SmtpServer, test_notice};
+pub use notices::{Authority, Mail, NoticeTarget, NoticeTo, On, SmtpServer, test_notice};
 pub use project::{Current, FileChange, ProjectFile, Refusal, status};
 pub use settings::ServerSettings;
 

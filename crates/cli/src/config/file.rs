@@ -94,6 +94,7 @@ pub(crate) struct Smtp {
     pub(crate) url: String,
     pub(crate) password: Option<Secret>,
     pub(crate) from: String,
+    pub(crate) ca: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]

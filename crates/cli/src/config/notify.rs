@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use springtide_engine::fetch::guard::Guard;
 use springtide_engine::settings::HttpSettings;
-use springtide_server::{Mail, NoticeTarget, NoticeTo, SmtpServer};
+use springtide_server::{Authority, Mail, NoticeTarget, NoticeTo, SmtpServer};
 use url::Url;
 
 use super::complaint::Text;
@@ -153,7 +153,19 @@ fn smtp_server(
         }
         None => None,
     };
+    let authority = match &smtp.ca {
+        Some(path) => {
+            let pem = std::fs::read(folder.join(path)).map_err(|error| error.to_string());
+            let authority = pem.and_then(Authority::from_pem).map_err(|why| {
+                refuse(&format!("ca: {path}: {why}"))
+                    .hint("it is a file of certificates as PEM, beside springtide.toml")
+            })?;
+            Some(authority)
+        }
+        None => None,
+    };
     Ok(SmtpServer {
+        authority,
         port: url.port().unwrap_or(match (is_tls, &user) {
             (true, _) => SMTPS_PORT,
             (false, Some(_)) => SUBMISSION_PORT,

@@ -1,8 +1,11 @@
 //! Notices by mail, to a server of our own on loopback.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustls::{ServerConnection, StreamOwned};
 
 use crate::Place;
 use crate::live::origin;
@@ -15,6 +18,8 @@ struct Letter {
     login: Option<String>,
     text: String,
     was_taken: bool,
+    /// Whether nobody else could hear it.
+    is_secret: bool,
 }
 
 impl Letter {
@@ -26,89 +31,159 @@ impl Letter {
 
 type Letters = Arc<Mutex<Vec<Letter>>>;
 
-/// A server that takes mail, but not the first so many; its port.
-fn mail_server(n_refused: usize, password: &'static str) -> (u16, Letters) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let letters = Letters::default();
-    let heard = Arc::clone(&letters);
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            // Whoever hangs up in the middle has sent nothing.
-            let _ = take_mail(stream, &heard, n_refused, password);
-        }
-    });
-    (port, letters)
+/// How a server of ours takes mail.
+#[derive(Clone, Copy)]
+struct MailServer {
+    password: &'static str,
+    /// So many of the first it does not take.
+    n_refused: usize,
+    secrecy: Secrecy,
 }
 
-fn take_mail(
-    mut stream: TcpStream,
-    letters: &Letters,
-    n_refused: usize,
-    password: &str,
-) -> std::io::Result<()> {
-    let mut reader = BufReader::new(stream.try_clone()?);
-    let mut letter = Letter::default();
-    let mut say = |text: &str| write!(stream, "{text}\r\n");
-    say("220 ours")?;
-    let mut line = String::new();
-    loop {
-        line.clear();
-        if reader.read_line(&mut line)? == 0 {
-            return Ok(());
+/// When what is said can be heard by nobody else.
+#[derive(Clone, Copy, PartialEq)]
+enum Secrecy {
+    Never,
+    /// After STARTTLS, which it insists on.
+    Later,
+    /// From the first byte.
+    AtOnce,
+}
+
+/// A certificate for `localhost`, signed by itself, and its key, which protects nothing.
+const CERTIFICATE: &[u8] = include_bytes!("../../../engine/tests/localhost/certificate.der");
+const KEY: &[u8] = include_bytes!("../../../engine/tests/localhost/key.der");
+
+type Secure = StreamOwned<ServerConnection, TcpStream>;
+
+fn secure(stream: TcpStream) -> Secure {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![CERTIFICATE.into()], KEY.try_into().unwrap())
+        .unwrap();
+    let connection = ServerConnection::new(Arc::new(config)).unwrap();
+    StreamOwned::new(connection, stream)
+}
+
+impl MailServer {
+    fn new(secrecy: Secrecy) -> Self {
+        Self {
+            password: "right-password",
+            n_refused: 0,
+            secrecy,
         }
-        let word = line.get(..4).unwrap_or_default().to_ascii_uppercase();
-        match &*word {
-            "EHLO" => say("250-ours\r\n250-8BITMIME\r\n250 AUTH PLAIN")?,
-            "AUTH" => {
-                let given = line
-                    .trim()
-                    .rsplit(' ')
-                    .next()
-                    .unwrap_or_default()
-                    .to_owned();
-                // `\0user\0password`, in base 64.
-                let wanted = base64(format!("\0us@example.org\0{password}").as_bytes());
-                match given == wanted {
-                    true => say("235 welcome")?,
-                    // As bad as servers get.
-                    false => say(&format!("535 no: {given} is wrong, wrong-password"))?,
+    }
+
+    /// Begins; its port, and what it will have taken.
+    fn start(self) -> (u16, Letters) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let letters = Letters::default();
+        let heard = Arc::clone(&letters);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                // Whoever hangs up in the middle has sent nothing.
+                let _ = self.serve(stream, &heard);
+            }
+        });
+        (port, letters)
+    }
+
+    fn serve(self, stream: TcpStream, letters: &Letters) -> std::io::Result<()> {
+        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+        if self.secrecy == Secrecy::AtOnce {
+            let mut stream = BufReader::new(secure(stream));
+            write!(stream.get_mut(), "220 ours\r\n")?;
+            return self.take_mail(stream, letters, true).map(drop);
+        }
+        let mut stream = BufReader::new(stream);
+        write!(stream.get_mut(), "220 ours\r\n")?;
+        let Some(stream) = self.take_mail(stream, letters, false)? else {
+            return Ok(());
+        };
+        let stream = BufReader::new(secure(stream));
+        self.take_mail(stream, letters, true).map(drop)
+    }
+
+    /// Takes mail until the other is gone, or wants to go on in secret.
+    fn take_mail<S: Read + Write>(
+        self,
+        mut stream: BufReader<S>,
+        letters: &Letters,
+        is_secret: bool,
+    ) -> std::io::Result<Option<S>> {
+        let mut letter = Letter {
+            is_secret,
+            ..Letter::default()
+        };
+        let is_offered = self.secrecy == Secrecy::Later && !is_secret;
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if stream.read_line(&mut line)? == 0 {
+                return Ok(None);
+            }
+            let word = line.get(..4).unwrap_or_default().to_ascii_uppercase();
+            let answer = match &*word {
+                "EHLO" if is_offered => "250-ours\r\n250-8BITMIME\r\n250 STARTTLS".to_owned(),
+                "EHLO" => "250-ours\r\n250-8BITMIME\r\n250 AUTH PLAIN".to_owned(),
+                "STAR" if is_offered => {
+                    write!(stream.get_mut(), "220 go on\r\n")?;
+                    // Nobody says anything before the other has: what was said in the open
+                    // does not count.
+                    assert_eq!(stream.buffer(), b"");
+                    return Ok(Some(stream.into_inner()));
                 }
-                letter.login = Some(given);
-            }
-            "MAIL" => say("250 ok")?,
-            "RCPT" => {
-                letter.to.push(line.trim().to_owned());
-                say("250 ok")?;
-            }
-            "DATA" => {
-                say("354 go on")?;
-                loop {
-                    line.clear();
-                    if reader.read_line(&mut line)? == 0 {
-                        return Ok(());
-                    }
-                    if line == ".\r\n" {
-                        break;
-                    }
-                    letter
-                        .text
-                        .push_str(line.strip_prefix('.').unwrap_or(&line));
+                "QUIT" => "221 bye".to_owned(),
+                _ if is_offered => "530 STARTTLS comes first".to_owned(),
+                "AUTH" => self.log_in(&line, &mut letter),
+                "RCPT" => {
+                    letter.to.push(line.trim().to_owned());
+                    "250 ok".to_owned()
                 }
-                let mut letters = letters.lock().unwrap();
-                letter.was_taken = letters.len() >= n_refused;
-                let answer = match letter.was_taken {
-                    true => "250 taken",
-                    false => "451 not now",
-                };
-                letters.push(std::mem::take(&mut letter));
-                say(answer)?;
+                "DATA" => {
+                    write!(stream.get_mut(), "354 go on\r\n")?;
+                    loop {
+                        line.clear();
+                        if stream.read_line(&mut line)? == 0 {
+                            return Ok(None);
+                        }
+                        if line == ".\r\n" {
+                            break;
+                        }
+                        let text = line.strip_prefix('.').unwrap_or(&line);
+                        letter.text.push_str(text);
+                    }
+                    let mut letters = letters.lock().unwrap();
+                    letter.was_taken = letters.len() >= self.n_refused;
+                    let answer = match letter.was_taken {
+                        true => "250 taken",
+                        false => "451 not now",
+                    };
+                    letters.push(std::mem::take(&mut letter));
+                    answer.to_owned()
+                }
+                _ => "250 ok".to_owned(),
+            };
+            write!(stream.get_mut(), "{answer}\r\n")?;
+            if word == "QUIT" {
+                return Ok(None);
             }
-            "QUIT" => {
-                say("221 bye")?;
-                return Ok(());
-            }
-            _ => say("250 ok")?,
+        }
+    }
+
+    fn log_in(self, line: &str, letter: &mut Letter) -> String {
+        let given = line.trim().rsplit(' ').next().unwrap_or_default();
+        // `\0user\0password`, in base 64.
+        let wanted = base64(format!("\0us@example.org\0{}", self.password).as_bytes());
+        letter.login = Some(given.to_owned());
+        match given == wanted {
+            true => "235 welcome".to_owned(),
+            // As bad as servers get.
+            false => format!("535 no: {given} is wrong, wrong-password"),
         }
     }
 }
@@ -142,7 +217,11 @@ fn settings(port: u16, password: &str) -> String {
 
 #[test]
 fn a_mail_that_is_not_taken_comes_again_by_the_same_id() {
-    let (port, letters) = mail_server(1, "right-password");
+    let server = MailServer {
+        n_refused: 1,
+        ..MailServer::new(Secrecy::Never)
+    };
+    let (port, letters) = server.start();
     let origin = origin(3);
     let place = project(&origin, &settings(port, "right-password"));
     let serving = Serving::start(&place, "");
@@ -177,7 +256,7 @@ fn a_mail_that_is_not_taken_comes_again_by_the_same_id() {
 
 #[test]
 fn a_wrong_password_is_nowhere_to_be_read() {
-    let (port, letters) = mail_server(0, "right-password");
+    let (port, letters) = MailServer::new(Secrecy::Never).start();
     let origin = origin(1);
     let place = project(&origin, &settings(port, "wrong-password"));
     let refused = place
@@ -214,4 +293,65 @@ fn a_wrong_password_is_nowhere_to_be_read() {
         let other = Place::with("springtide.toml", bad);
         other.run("notify test 1").failed(2, &[word]);
     }
+}
+
+/// A project that sends mail to `localhost`, by the name that the certificate has.
+fn secret_project(scheme: &str, host: &str, port: u16, more: &str) -> Place {
+    let digits = base64(CERTIFICATE);
+    let text = format!(
+        "[http]\nallow_private = [\"127.0.0.1\", \"::1\"]\n\
+         [[notify]]\nto = \"mailto:ops@example.org\"\non = [\"changed\"]\n\
+         [smtp]\nurl = \"{scheme}://us%40example.org@{host}:{port}\"\n\
+         password = \"right-password\"\nfrom = \"us@example.org\"\n{more}"
+    );
+    let mut pem = "-----BEGIN CERTIFICATE-----\n".to_owned();
+    for line in digits.as_bytes().chunks(64) {
+        pem.push_str(std::str::from_utf8(line).unwrap());
+        pem.push('\n');
+    }
+    pem.push_str("-----END CERTIFICATE-----\n");
+    Place::with("springtide.toml", text)
+        .and("ca.pem", pem)
+        .and("none.pem", "nothing")
+}
+
+#[test]
+fn mail_goes_in_secret_to_a_server_that_is_trusted_and_to_no_other() {
+    for (scheme, secrecy) in [("smtp", Secrecy::Later), ("smtps", Secrecy::AtOnce)] {
+        let (port, letters) = MailServer::new(secrecy).start();
+        let trusted = secret_project(scheme, "localhost", port, "ca = \"ca.pem\"\n");
+        trusted.run("notify test 1").ok();
+        let sent = std::mem::take(&mut *letters.lock().unwrap());
+        assert_eq!(sent.len(), 1, "{scheme}: {sent:?}");
+        assert!(sent[0].is_secret && sent[0].was_taken, "{scheme}: {sent:?}");
+        assert!(sent[0].login.is_some(), "{scheme}: {sent:?}");
+
+        // Nobody has said who that is; and what is certified is its name, not its address.
+        let unknown = secret_project(scheme, "localhost", port, "");
+        let other_name = secret_project(scheme, "127.0.0.1", port, "ca = \"ca.pem\"\n");
+        for place in [unknown, other_name] {
+            let refused = place.run("notify test 1");
+            let refused = refused.failed(1, &["not taken", "certificate"]);
+            assert!(
+                !refused.stderr.contains("right-password"),
+                "{}",
+                refused.stderr
+            );
+        }
+        assert!(letters.lock().unwrap().is_empty(), "{scheme}");
+    }
+    let nothing = secret_project("smtps", "localhost", 1, "ca = \"none.pem\"\n");
+    let words = ["smtp.ca", "none.pem", "no certificate"];
+    nothing.run("notify test 1").failed(2, &words);
+    let missing = secret_project("smtps", "localhost", 1, "ca = \"missing.pem\"\n");
+    missing.run("notify test 1").failed(2, &["missing.pem"]);
+}
+
+/// Whoever asks for `smtps` never speaks in the open, whatever answers there.
+#[test]
+fn a_server_that_does_not_keep_secrets_is_told_none() {
+    let (port, letters) = MailServer::new(Secrecy::Never).start();
+    let place = secret_project("smtps", "localhost", port, "ca = \"ca.pem\"\n");
+    place.run("notify test 1").failed(1, &["not taken"]);
+    assert!(letters.lock().unwrap().is_empty());
 }

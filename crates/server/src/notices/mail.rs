@@ -7,7 +7,7 @@ use std::time::Duration;
 use lettre::message::header::{ContentType, HeaderName, HeaderValue};
 use lettre::message::{Mailbox, Mailboxes};
 use lettre::transport::smtp::authentication::Credentials;
-use lettre::transport::smtp::client::{Tls, TlsParameters};
+use lettre::transport::smtp::client::{Certificate, Tls, TlsParameters};
 use lettre::transport::smtp::extension::ClientId;
 use lettre::transport::smtp::response::Code;
 use lettre::{AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
@@ -43,6 +43,42 @@ pub struct SmtpServer {
     pub user: Option<String>,
     /// And what we show for it.
     pub password: Option<String>,
+    /// Who may say that it is the server, besides those whom everybody trusts.
+    pub authority: Option<Authority>,
+}
+
+/// Certificates of those who are trusted to tell servers from others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Authority(Vec<u8>);
+
+impl Authority {
+    /// The certificates in a file, as PEM.
+    ///
+    /// # Errors
+    /// Why there are none to be had.
+    pub fn from_pem(pem: Vec<u8>) -> Result<Self, String> {
+        // Whoever reads them takes a file without any for an empty list.
+        let begin = b"-----BEGIN CERTIFICATE-----";
+        if !pem.windows(begin.len()).any(|part| part == begin) {
+            return Err("there is no certificate in it".to_owned());
+        }
+        let authority = Self(pem);
+        let any_name = "localhost".to_owned();
+        match tls_parameters(any_name, Some(&authority)) {
+            Ok(_) => Ok(authority),
+            Err(why) => Err(format!("it is damaged: {why}")),
+        }
+    }
+}
+
+/// How to see that a server is who it is said to be.
+fn tls_parameters(host: String, authority: Option<&Authority>) -> Result<TlsParameters, String> {
+    let mut builder = TlsParameters::builder(host);
+    if let Some(Authority(pem)) = authority {
+        let certificates = Certificate::from_pem(pem).map_err(|error| said(&error))?;
+        builder = builder.add_root_certificate(certificates);
+    }
+    builder.build_rustls().map_err(|error| said(&error))
 }
 
 /// Says whether there is a password, never what it is.
@@ -90,7 +126,8 @@ impl Mail {
     async fn try_to_send(&self, notice: &[u8], http: &HttpSettings) -> Result<(), String> {
         let message = self.message(notice)?;
         let address = self.smtp.address(http).await?;
-        let tls = TlsParameters::new_rustls(self.smtp.host.clone()).map_err(|e| said(&e))?;
+        let host = self.smtp.host.trim_matches(['[', ']']).to_owned();
+        let tls = tls_parameters(host, self.smtp.authority.as_ref())?;
         let tls = match (self.smtp.is_tls, &self.smtp.password) {
             (true, _) => Tls::Wrapper(tls),
             // Whoever listens on the way could take the offer to encrypt out of the
@@ -278,6 +315,7 @@ mod tests {
             is_tls: false,
             user: None,
             password: None,
+            authority: None,
         };
         Mail::new(
             "ops@example.org, Eve <eve@example.org>",
@@ -307,6 +345,16 @@ mod tests {
         assert!(!head.lines().any(|line| line.starts_with("Bcc")), "{head}");
         assert!(body.contains("+new") && body.contains("id: abc"), "{body}");
         assert!(message.lines().all(|line| line.len() < 999));
+    }
+
+    #[test]
+    fn what_is_no_certificate_is_refused() {
+        let frame = |text: &str| {
+            format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
+        };
+        for bad in ["", "certificate", &frame("AAAA"), &frame("é")] {
+            assert!(Authority::from_pem(bad.into()).is_err(), "{bad}");
+        }
     }
 
     #[test]

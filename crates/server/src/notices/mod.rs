@@ -28,7 +28,7 @@ use crate::door::hex;
 use crate::feed::numbered;
 use crate::link::EngineState;
 use crate::problem::Problem;
-pub use mail::{Mail, SmtpServer};
+pub use mail::{Authority, Mail, SmtpServer};
 
 /// Whom to tell, and of what.
 #[derive(Clone, PartialEq)]
