@@ -1,23 +1,32 @@
 #!/usr/bin/env python3
-"""Pages per second fetched and stored: springtide beside Scrapy.
+"""Pages per second fetched and stored: springtide beside Scrapy and wget.
 
-Both fetch the same pages (20,000 of about 2 kB, by default) of the same origin on
-loopback, on the same machine, one after the other, and keep them: Scrapy writes each
-body to a file, and no more; springtide keeps body, digest, validators and what it has
-learned in its store. Needs `pip install scrapy`.
+All fetch the same pages (20,000 of about 2 kB, by default) of the same origin on
+loopback, on the same machine, one after the other, and keep them: Scrapy and wget write
+each body to a file, and no more, and force nothing to the disk; springtide keeps body,
+digest, validators and what it has learned in its store, and forces each batch to the
+disk before it goes on. wget is given a list of addresses, since it reads no sitemaps.
+
+Pages per second are by the clock; CPU time is what the process itself took, user and
+system, per page, whatever else the machine does. Needs `pip install scrapy` and wget.
 
     cargo build --release -p springtide
     cargo build --release -p springtide-engine --example origin
-    python3 benches/scrapy.py [--pages 20000] [--rounds 3]
+    python3 benches/scrapy.py [--pages 20000] [--rounds 3] [--program PATH] [--origin PATH]
 """
 
 import argparse
 import json
+import os
 import pathlib
+import re
+import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RELEASE = ROOT / "target" / "release"
@@ -65,53 +74,83 @@ url = "{url}"
 
 
 def timed(command, **options):
+    """What a process takes, in seconds: by the clock, and of the processors."""
     began = time.monotonic()
-    subprocess.run(command, check=True, **options)
-    return time.monotonic() - began
+    process = subprocess.Popen(command, **options)
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.monotonic() - began
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        sys.exit(f"{command[0]} ended with {process.returncode}")
+    return seconds, usage.ru_utime + usage.ru_stime
 
 
-def scrapy(url, folder):
+def scrapy(url, folder, args):
     spider = folder / "spider.py"
     spider.write_text(SPIDER)
     pages = folder / "pages"
     pages.mkdir()
-    seconds = timed([sys.executable, spider, url, pages])
-    return seconds, len(list(pages.iterdir()))
+    took = timed([sys.executable, spider, url, pages])
+    return took, len(list(pages.iterdir()))
 
 
-def springtide(url, folder):
+def wget(url, folder, args):
+    with urllib.request.urlopen(url) as sitemap:
+        addresses = re.findall(r"<loc>(.*?)</loc>", sitemap.read().decode())
+    (folder / "addresses").write_text("\n".join(addresses) + "\n")
+    pages = folder / "pages"
+    took = timed(["wget", "--quiet", "--input-file", folder / "addresses", "--directory-prefix", pages])
+    return took, len(list(pages.iterdir()))
+
+
+def springtide(url, folder, args):
     (folder / "springtide.toml").write_text(PROJECT.format(url=url))
-    binary = RELEASE / "springtide"
-    seconds = timed([binary, "run", "--once", "--quiet"], cwd=folder)
-    status = subprocess.run([binary, "status", "--json"], cwd=folder, check=True, capture_output=True)
-    return seconds, json.loads(status.stdout)["n_polls"] - 1
+    took = timed([args.program, "run", "--once", "--quiet"], cwd=folder)
+    status = subprocess.run([args.program, "status", "--json"], cwd=folder, check=True, capture_output=True)
+    return took, json.loads(status.stdout)["n_polls"] - 1
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--pages", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--program", type=pathlib.Path, default=RELEASE / "springtide")
+    parser.add_argument("--origin", type=pathlib.Path, default=RELEASE / "examples" / "origin")
     args = parser.parse_args()
-    command = [RELEASE / "examples" / "origin", str(args.pages), "0"]
+    args.program = args.program.resolve()
+    others = {"scrapy": scrapy, "wget": wget}
+    if shutil.which("wget") is None:
+        sys.exit("there is no wget")
+    command = [args.origin, str(args.pages), "0"]
     origin = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     url = origin.stdout.readline().strip()
-    ratios = []
+    faster = {name: [] for name in others}
+    cheaper = {name: [] for name in others}
     try:
         for number in range(args.rounds):
-            rates = {}
-            for name, crawl in [("scrapy", scrapy), ("springtide", springtide)]:
+            took = {}
+            for name, crawl in [*others.items(), ("springtide", springtide)]:
                 with tempfile.TemporaryDirectory() as folder:
-                    seconds, n_pages = crawl(url, pathlib.Path(folder))
+                    took[name], n_pages = crawl(url, pathlib.Path(folder), args)
                 if n_pages != args.pages:
                     sys.exit(f"{name} got {n_pages} of {args.pages} pages")
-                rates[name] = n_pages / seconds
-                print(f"round {number + 1}: {name:10} {rates[name]:8.0f} pages/s")
-            ratios.append(rates["springtide"] / rates["scrapy"])
+                seconds, cpu_seconds = took[name]
+                print(
+                    f"round {number + 1}: {name:10} {n_pages / seconds:8.0f} pages/s, "
+                    f"{1e6 * cpu_seconds / n_pages:6.0f} µs of CPU time each",
+                    flush=True,
+                )
+            for name in others:
+                faster[name].append(took[name][0] / took["springtide"][0])
+                cheaper[name].append(took[name][1] / took["springtide"][1])
     finally:
         origin.stdin.close()
         origin.wait()
-    ratios.sort()
-    print(f"springtide is {ratios[len(ratios) // 2]:.1f} times as fast (median of {args.rounds})")
+    for name in others:
+        print(
+            f"springtide is {statistics.median(faster[name]):.2f} times as fast as {name}, and takes a page "
+            f"for 1/{statistics.median(cheaper[name]):.2f} of its CPU time (medians of {args.rounds})"
+        )
 
 
 if __name__ == "__main__":

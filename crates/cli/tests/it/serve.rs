@@ -60,6 +60,20 @@ impl Serving {
         Self { child, address }
     }
 
+    /// One that was started otherwise.
+    pub(crate) fn of(child: Child, address: String) -> Self {
+        Self { child, address }
+    }
+
+    /// What it holds in memory.
+    pub(crate) fn memory_kb(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(path).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().nth(1));
+        kilobytes.unwrap().parse().unwrap()
+    }
+
     /// Sends this as it is, and reads what is answered until the end.
     pub(crate) fn raw(&self, request: &str) -> Answer {
         let mut stream = TcpStream::connect(&self.address).unwrap();
@@ -604,10 +618,10 @@ fn sources_and_settings_are_changed_in_the_file_and_hold_at_once() {
 }
 
 /// Events of a stream, as they come.
-struct Stream(BufReader<TcpStream>);
+pub(crate) struct Stream(BufReader<TcpStream>);
 
 impl Stream {
-    fn open(serving: &Serving, last: Option<u64>) -> Self {
+    pub(crate) fn open(serving: &Serving, last: Option<u64>) -> Self {
         let mut stream = TcpStream::connect(&serving.address).unwrap();
         stream
             .set_read_timeout(Some(Duration::from_secs(30)))
@@ -630,7 +644,7 @@ impl Stream {
         Self(reader)
     }
 
-    fn next(&mut self) -> (u64, Value) {
+    pub(crate) fn next(&mut self) -> (u64, Value) {
         let (mut id, mut line) = (0, String::new());
         loop {
             line.clear();
@@ -771,7 +785,7 @@ fn sample(path: &str, method: &str) -> Value {
 }
 
 #[track_caller]
-fn check_answer(document: &Value, operation: &Value, answer: &Answer, what: &str) {
+pub(crate) fn check_answer(document: &Value, operation: &Value, answer: &Answer, what: &str) {
     assert!(
         answer.status < 500 || answer.status == 503,
         "{what}: {answer:?}"

@@ -10,10 +10,10 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 use springtide_engine::clock::Clock;
 use springtide_engine::origin::{Origin, SiteSettings, hostile};
-use springtide_engine::settings::SourceSettings;
+use springtide_engine::settings::{Retain, SourceSettings};
 use springtide_engine::{Outside, Settings, handle};
 use springtide_policy::{Rate, Span};
-use springtide_store::{Bodies, Moment, SourceKind, Sqlite, State};
+use springtide_store::{Bodies, Moment, Reader as _, SourceKind, Sqlite, State};
 
 use crate::run::{elements, settings};
 use crate::world::{BEGINNING, World, for_seconds};
@@ -27,6 +27,20 @@ const CONCURRENCY: usize = 4;
 /// No five seconds hold more than a tenth above the budget, and one.
 const WINDOW: f64 = 5.0;
 const MOST_IN_WINDOW: usize = 1 + (1.1 * POLLS_PER_SECOND * WINDOW) as usize;
+/// What is kept of an element: so many versions, and single polls for so many seconds.
+const VERSIONS: u32 = 3;
+const POLLS_KEPT: f64 = 300.0;
+/// What is to be forgotten is forgotten within so many seconds: passes are ten minutes
+/// apart, or as far as runs are, and take a while; the same again for the room of bodies.
+const LAG: f64 = 800.0;
+/// What a row of each kind takes in the store with its indexes, in bytes; what a body of
+/// 500 bytes takes, compressed or not, with its header and its place in the index; and what
+/// is there before anything is kept, the logs of both databases above all.
+const POLL_BYTES: u64 = 160;
+const CHANGE_BYTES: u64 = 400;
+const ELEMENT_BYTES: u64 = 4_000;
+const BODY_BYTES: u64 = 1_000;
+const FIXED_BYTES: u64 = 90 << 20;
 /// How far clocks are set between runs, in milliseconds.
 const STEPS: [i64; 6] = [0, 0, 3_600_000, -600_000, 86_400_000 * 365, -86_400_000];
 
@@ -137,7 +151,76 @@ fn soak_settings(hosts: &[Host], bad: &[Origin], folder: &std::path::Path) -> Se
     settings.http.max_body = 1 << 20;
     settings.groups[0].gap = Span::days(GAP / 86_400.0).unwrap();
     settings.groups[0].concurrency = CONCURRENCY as u32;
+    for source in &mut settings.sources {
+        source.retain = Retain {
+            versions: Some(VERSIONS),
+            polls: Some(Span::days(POLLS_KEPT / 86_400.0).unwrap()),
+            ..Retain::default()
+        };
+    }
     settings
+}
+
+/// A run that is over.
+struct Past {
+    /// When it ended: since the beginning, and by the clock that it was given.
+    ended: f64,
+    ended_at: f64,
+    lasted: f64,
+    n_changes: u64,
+}
+
+/// What the store holds, and what it takes.
+#[derive(Debug, Clone, Copy, Default)]
+struct Held {
+    n_elements: u64,
+    n_polls: u64,
+    n_changes: u64,
+    n_bytes: u64,
+}
+
+impl Held {
+    fn by(inner: &std::path::Path) -> Self {
+        let store = Sqlite::read_only(inner).unwrap();
+        Self {
+            n_elements: u64::from(store.next_element().unwrap()),
+            n_polls: store.polls_after(0, usize::MAX).unwrap().len() as u64,
+            n_changes: store.changes_after(0, usize::MAX).unwrap().len() as u64,
+            n_bytes: size_of(inner),
+        }
+    }
+
+    /// The most that may be held after these runs, if what is not to be kept is forgotten
+    /// within [`LAG`]. How old a poll is its own stamp says: after a clock was set back, those
+    /// of before are younger than they were.
+    fn most(n_elements: u64, past: &[Past]) -> Self {
+        let Some(last) = past.last() else {
+            return Self::default();
+        };
+        let young = past
+            .iter()
+            .filter(|run| last.ended_at - run.ended_at < POLLS_KEPT + LAG);
+        let n_polls: f64 = young.map(|run| POLLS_PER_SECOND * run.lasted).sum();
+        let late = past.iter().filter(|run| last.ended - run.ended < LAG);
+        let n_late: u64 = late.map(|run| run.n_changes).sum();
+        // First polls, and what may be made up for after each start.
+        let more = n_elements + 100 * past.len() as u64;
+        let n_polls = (1.1 * n_polls) as u64 + more;
+        let n_changes = n_elements * u64::from(VERSIONS) + n_late;
+        // A quarter of a segment may be dead before it is rewritten, and a collection is
+        // ten minutes after the last.
+        let n_bodies = n_elements * u64::from(VERSIONS) * 4 / 3 + 2 * n_late;
+        Self {
+            n_elements,
+            n_polls,
+            n_changes,
+            n_bytes: FIXED_BYTES
+                + ELEMENT_BYTES * n_elements
+                + POLL_BYTES * n_polls
+                + CHANGE_BYTES * n_changes
+                + BODY_BYTES * n_bodies,
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -173,6 +256,7 @@ async fn nothing_adds_up_and_no_promise_is_broken_whatever_happens() {
     let inner = folder.path().join(".springtide");
     let network_clock = world.network.clock();
     let (mut set_by, mut n_polls, mut memory) = (0, 0, Vec::new());
+    let (mut past, mut held, mut room) = (Vec::new(), Held::default(), 0);
     let begun = world.elapsed();
     let mut n_runs = 0;
     while (world.elapsed() - begun).as_secs_f64() < seconds {
@@ -185,6 +269,8 @@ async fn nothing_adds_up_and_no_promise_is_broken_whatever_happens() {
             clock: Clock::starting_at(Moment(now.0 + set_by)).on_machine(7, up_for),
             ..world.outside()
         };
+        let began = world.elapsed().as_secs_f64();
+        let n_changes = n_changes_found(&inner);
         let (_handle, controls) = handle();
         let run = springtide_engine::run(
             folder.path(),
@@ -206,6 +292,20 @@ async fn nothing_adds_up_and_no_promise_is_broken_whatever_happens() {
             origin.forget_requests();
         }
         memory.push(memory_kb());
+        let ended = world.elapsed().as_secs_f64();
+        past.push(Past {
+            ended,
+            ended_at: ended + set_by as f64 / 1000.0,
+            lasted: ended - began,
+            n_changes: n_changes_found(&inner) - n_changes,
+        });
+        held = Held::by(&inner);
+        let most = Held::most(held.n_elements, &past);
+        assert!(held.n_polls <= most.n_polls, "{held:?} of {most:?}");
+        assert!(held.n_changes <= most.n_changes, "{held:?} of {most:?}");
+        // A database keeps the room that it once had, for what comes.
+        room = room.max(most.n_bytes);
+        assert!(held.n_bytes <= room, "{held:?} of {room}");
     }
     let lasted = (world.elapsed() - begun).as_secs_f64();
 
@@ -216,8 +316,12 @@ async fn nothing_adds_up_and_no_promise_is_broken_whatever_happens() {
     // Before anything is found wanting: all of it is wanted to find out why.
     tell(&format!(
         "{n_runs} runs, {lasted:.0} s, {n_polls} polls, memory {before} kB and then {after} kB, \
-         store {} kB",
-        size_of(&inner) / 1024
+         store {} kB of at most {} kB, {} polls and {} versions of {} elements",
+        held.n_bytes / 1024,
+        room / 1024,
+        held.n_polls,
+        held.n_changes,
+        held.n_elements
     ));
 
     let store = Sqlite::read_only(&inner).unwrap();
@@ -252,6 +356,12 @@ async fn until_nobody_writes(inner: &std::path::Path) {
         }
     }
     panic!("a run that was dropped goes on writing");
+}
+
+/// All changes that were ever found.
+fn n_changes_found(inner: &std::path::Path) -> u64 {
+    let sources = Sqlite::read_only(inner).unwrap().sources().unwrap();
+    sources.iter().map(|source| source.totals.n_changes).sum()
 }
 
 fn size_of(folder: &std::path::Path) -> u64 {
