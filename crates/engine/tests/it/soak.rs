@@ -35,12 +35,12 @@ const POLLS_KEPT: f64 = 300.0;
 const LAG: f64 = 800.0;
 /// What a row of each kind takes in the store with its indexes, in bytes; what a body of
 /// 500 bytes takes, compressed or not, with its header and its place in the index; and what
-/// is there before anything is kept, the logs of both databases above all.
-const POLL_BYTES: u64 = 160;
+/// is there before anything is kept, with room for what one run brings before it is forgotten.
+const POLL_BYTES: u64 = 100;
 const CHANGE_BYTES: u64 = 400;
-const ELEMENT_BYTES: u64 = 4_000;
-const BODY_BYTES: u64 = 1_000;
-const FIXED_BYTES: u64 = 90 << 20;
+const ELEMENT_BYTES: u64 = 2_000;
+const BODY_BYTES: u64 = 800;
+const FIXED_BYTES: u64 = 12 << 20;
 /// How far clocks are set between runs, in milliseconds.
 const STEPS: [i64; 6] = [0, 0, 3_600_000, -600_000, 86_400_000 * 365, -86_400_000];
 
@@ -190,34 +190,34 @@ impl Held {
         }
     }
 
-    /// The most that may be held after these runs, if what is not to be kept is forgotten
-    /// within [`LAG`]. How old a poll is its own stamp says: after a clock was set back, those
-    /// of before are younger than they were.
-    fn most(n_elements: u64, past: &[Past]) -> Self {
+    /// The most rows that may be held after these runs, if what is not to be kept is
+    /// forgotten within [`LAG`], and what they may take: with room for the bodies that were
+    /// dropped since, and a quarter of each segment, which may be dead before it is rewritten.
+    fn most(self, past: &[Past]) -> Self {
         let Some(last) = past.last() else {
-            return Self::default();
+            return self;
         };
-        let young = past
-            .iter()
-            .filter(|run| last.ended_at - run.ended_at < POLLS_KEPT + LAG);
+        let is_late = |run: &&Past| last.ended - run.ended < LAG;
+        let late: Vec<&Past> = past.iter().filter(is_late).collect();
+        // How old a poll is its stamp says: those of before a clock was set back are
+        // younger than they were. What was young by any clock of late may still be there.
+        let clocks = late.iter().map(|run| run.ended_at - run.lasted);
+        let clock = clocks.fold(f64::INFINITY, f64::min);
+        let is_young = |run: &&Past| is_late(run) || clock - run.ended_at < POLLS_KEPT;
+        let young = past.iter().filter(is_young);
         let n_polls: f64 = young.map(|run| POLLS_PER_SECOND * run.lasted).sum();
-        let late = past.iter().filter(|run| last.ended - run.ended < LAG);
-        let n_late: u64 = late.map(|run| run.n_changes).sum();
         // First polls, and what may be made up for after each start.
-        let more = n_elements + 100 * past.len() as u64;
-        let n_polls = (1.1 * n_polls) as u64 + more;
-        let n_changes = n_elements * u64::from(VERSIONS) + n_late;
-        // A quarter of a segment may be dead before it is rewritten, and a collection is
-        // ten minutes after the last.
-        let n_bodies = n_elements * u64::from(VERSIONS) * 4 / 3 + 2 * n_late;
+        let more = self.n_elements + 100 * past.len() as u64;
+        let n_late: u64 = late.iter().map(|run| run.n_changes).sum();
+        let n_bodies = (self.n_changes + n_late) * 4 / 3;
         Self {
-            n_elements,
-            n_polls,
-            n_changes,
+            n_elements: self.n_elements,
+            n_polls: (1.1 * n_polls) as u64 + more,
+            n_changes: self.n_elements * u64::from(VERSIONS) + n_late,
             n_bytes: FIXED_BYTES
-                + ELEMENT_BYTES * n_elements
-                + POLL_BYTES * n_polls
-                + CHANGE_BYTES * n_changes
+                + ELEMENT_BYTES * self.n_elements
+                + POLL_BYTES * self.n_polls
+                + CHANGE_BYTES * self.n_changes
                 + BODY_BYTES * n_bodies,
         }
     }
@@ -300,7 +300,7 @@ async fn nothing_adds_up_and_no_promise_is_broken_whatever_happens() {
             n_changes: n_changes_found(&inner) - n_changes,
         });
         held = Held::by(&inner);
-        let most = Held::most(held.n_elements, &past);
+        let most = held.most(&past);
         assert!(held.n_polls <= most.n_polls, "{held:?} of {most:?}");
         assert!(held.n_changes <= most.n_changes, "{held:?} of {most:?}");
         // A database keeps the room that it once had, for what comes.
