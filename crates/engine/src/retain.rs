@@ -21,13 +21,13 @@ pub struct Retention {
     poll: u64,
 }
 
-/// What a step of a pass came to.
+/// What a step of a pass came to, to be kept in one batch.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
     /// These are to be forgotten, and then there is more to look at.
     Forget(Vec<Fact>),
-    /// All have been looked at. This is to be kept, so that the next pass begins at the
-    /// beginning, whoever makes it.
+    /// These are to be forgotten, and then all have been looked at. The next pass begins at
+    /// the beginning, whoever makes it.
     Over(Vec<Fact>),
 }
 
@@ -97,9 +97,12 @@ impl Retention {
             }
             self.poll = poll.number;
         }
-        if changes.is_empty() && polls.is_empty() {
+        // Not until there is nothing more: while it looks, others find something, and a
+        // run of ten polls a second would never be through.
+        if changes.len() < PER_STEP && polls.len() < PER_STEP {
             (self.change, self.poll) = (0, 0);
-            return Ok(Step::Over(vec![Fact::Note(NOTE, None)]));
+            facts.push(Fact::Note(NOTE, None));
+            return Ok(Step::Over(facts));
         }
         let mut note = self.change.to_le_bytes().to_vec();
         note.extend_from_slice(&self.poll.to_le_bytes());

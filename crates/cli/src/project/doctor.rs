@@ -305,8 +305,13 @@ fn foresee<Access: Send>(
     let refuse = |error: Error| project.refuse(&error);
     let mut retention = retention(project, store, settings)?;
     let now = moment::now();
-    while let Step::Forget(facts) = retention.step(store, now).map_err(broken)? {
-        findings.count(&facts);
+    loop {
+        let step = retention.step(store, now).map_err(broken)?;
+        let (Step::Forget(facts) | Step::Over(facts)) = &step;
+        findings.count(facts);
+        if matches!(step, Step::Over(_)) {
+            break;
+        }
     }
     let mut named = HashSet::new();
     let mut walk = Walk::new(None, PER_PAGE);

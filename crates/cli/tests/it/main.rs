@@ -5,6 +5,7 @@ mod browser;
 mod config;
 mod cover;
 mod databases;
+mod deploy;
 mod durability;
 mod errors;
 mod estimate;

@@ -1,8 +1,10 @@
 //! What holds of a server whatever is sent to it, and however much there is of everything.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
@@ -286,6 +288,31 @@ fn a_thousand_streams_cost_little_and_each_hears_of_every_change() {
     });
     let after = serving.memory_kb();
     assert!(after < before + MOST_KB, "{before} kB and then {after} kB");
+}
+
+#[test]
+fn five_hundred_who_dawdle_stop_nobody() {
+    const N_SLOW: usize = 500;
+    let origin = origin(5);
+    let place = project(&origin, "");
+    let serving = Serving::start(&place, "");
+    let slow: Vec<TcpStream> = (0..N_SLOW)
+        .map(|_| {
+            let mut stream = TcpStream::connect(&serving.address).unwrap();
+            stream
+                .write_all(b"GET /api/v1/status HTTP/1.1\r\nHo")
+                .unwrap();
+            stream
+        })
+        .collect();
+    serving.until("all are polled", all_polled(5));
+    let begun = Instant::now();
+    for path in ["/", "/elements", "/api/v1/elements", "/healthz"] {
+        assert_eq!(serving.get(path).status, 200, "{path}");
+    }
+    // On a machine with other things to do.
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert_eq!(slow.len(), N_SLOW);
 }
 
 #[test]

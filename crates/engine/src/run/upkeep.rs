@@ -133,23 +133,25 @@ impl Engine {
         let Some(retention) = upkeep.retention.as_mut().filter(|_| at >= upkeep.step_at) else {
             return Ok(());
         };
-        match retention.step(self.ledger.store(), now)? {
+        let step = retention.step(self.ledger.store(), now)?;
+        let (Step::Forget(facts) | Step::Over(facts)) = &step;
+        let is_body =
+            |fact: &&Fact| matches!(fact, Fact::ChangeForgotten(_) | Fact::VersionForgotten(_));
+        upkeep.n_dropped += facts.iter().filter(is_body).count() as u64;
+        let facts = match step {
             Step::Forget(facts) => {
-                let is_body = |fact: &&Fact| {
-                    matches!(fact, Fact::ChangeForgotten(_) | Fact::VersionForgotten(_))
-                };
-                upkeep.n_dropped += facts.iter().filter(is_body).count() as u64;
                 upkeep.step_at = at + STEP_EVERY;
-                self.ledger.forget(facts);
+                facts
             }
             Step::Over(facts) => {
-                self.ledger.forget(facts);
                 upkeep.step_at = at + PASS_EVERY;
                 if upkeep.n_dropped > 0 {
                     upkeep.n_dropped = upkeep.n_dropped.max(MANY_DROPPED);
                 }
+                facts
             }
-        }
+        };
+        self.ledger.forget(facts);
         Ok(())
     }
 
