@@ -7,6 +7,7 @@
 use std::error::Error;
 use std::path::Path;
 
+use springtide_policy::agenda::FirstPolls;
 use springtide_policy::freshness::expected_freshness;
 use springtide_policy::in_use::InUse;
 use springtide_policy::plan::{Candidates, Policy, Rule, RulePolicy};
@@ -38,6 +39,7 @@ fn main() -> Outcome<()> {
         ("burst", burst()?),
         ("change-ratio", change_ratio()?),
         ("learned", learned()?),
+        ("first-hours", first_hours()?),
         ("tables", tables()?),
     ];
     for (name, figure) in figures {
@@ -420,6 +422,80 @@ fn learned() -> Outcome<Figure> {
         figure = figure.with(name, Mark::Line, points);
     }
     Ok(figure.with("uniform", Mark::Dashed, [(4.0, 1.0), (120.0, 1.0)]))
+}
+
+/// How fresh copies are after a first pass, of pages that nothing is known of.
+fn first_hours() -> Outcome<Figure> {
+    const RATES: [f64; 5] = [4320.0, 1440.0, 288.0, 24.0, 0.0];
+    const N: usize = 1200;
+    const HOUR: f64 = 1.0 / 24.0;
+    const HOURS: f64 = 12.0;
+    const MOMENTS: usize = 240;
+    const WORLDS: u64 = 8;
+    let hours = |moment: usize| HOURS * moment as f64 / MOMENTS as f64;
+    let mut fresh = [[0.0; MOMENTS + 1]; 3];
+    for seed in 0..WORLDS {
+        let mut groups = Groups::new();
+        let group = Some(groups.add(None));
+        let element = Element {
+            group,
+            ..Element::default()
+        };
+        let rates = RATES.into_iter().cycle().take(N).map(per_day);
+        let world = World::poisson(
+            (0..N).map(|_| element).collect(),
+            groups,
+            rates.collect::<Outcome<Vec<_>>>()?,
+            HOURS * HOUR,
+            SEED + seed,
+        );
+        let choices = [
+            Choice::Learned,
+            planned(&world, Rule::Uniform),
+            planned(&world, Rule::Optimal(Objective::Freshness)),
+        ];
+        for (fresh, choice) in fresh.iter_mut().zip(choices) {
+            let setup = Setup {
+                start: Start::Cold(FirstPolls::Free),
+                ..setup(choice, 40_000.0, 0.0)?
+            };
+            // The first pass is over at once.
+            let mut polls = vec![vec![0.0]; N];
+            run(&world, &setup, &mut |polled| {
+                polls[polled.element].push(polled.at);
+            });
+            for (index, polls) in polls.iter().enumerate() {
+                let changes: Vec<f64> = world.changes(index).collect();
+                for (moment, fresh) in fresh.iter_mut().enumerate() {
+                    let at = hours(moment) * HOUR;
+                    let last = |times: &[f64]| {
+                        let n = times.partition_point(|&time| time <= at);
+                        n.checked_sub(1).map(|place| times[place])
+                    };
+                    if last(&changes) <= last(polls) {
+                        *fresh += 1.0 / (N as u64 * WORLDS) as f64;
+                    }
+                }
+            }
+        }
+    }
+    let mut figure = Figure::new(
+        "1,200 pages that nothing is known of, after a first pass",
+        Axis::linear("hours; the budget pays for one poll of each in 43 minutes")
+            .between(0.0, HOURS),
+        Axis::linear("share of copies that are fresh").between(0.2, 0.6),
+    );
+    let marks = [
+        ("learned", Mark::Line),
+        ("uniform", Mark::Dashed),
+        ("optimal, rates known", Mark::Line),
+    ];
+    for ((name, mark), fresh) in marks.into_iter().zip(fresh) {
+        let points = fresh.into_iter().enumerate();
+        let points = points.map(|(moment, fresh)| (hours(moment), fresh));
+        figure = figure.with(name, mark, points);
+    }
+    Ok(figure)
 }
 
 /// What is left stale of a table's rows, by budget and by how its copy is kept.
