@@ -29,6 +29,8 @@ use crate::settings::ServerSettings;
 pub(crate) const LONGEST_BODY: usize = 1_000_000;
 /// Bodies that are read at a time, and how long each may take.
 const MOST_BODIES: usize = 64;
+/// Of whoever needs no token: they take nobody else's place.
+const MOST_BODIES_OF_STRANGERS: usize = 16;
 const BODY_TIME: Duration = Duration::from_secs(20);
 /// How long an answer may be worked on.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
@@ -54,6 +56,7 @@ pub(crate) struct Door {
     cookie: String,
     sessions: Mutex<HashMap<String, Instant>>,
     bodies: Semaphore,
+    bodies_of_strangers: Semaphore,
 }
 
 /// The address that a request came in by.
@@ -93,6 +96,7 @@ impl Door {
             cookie: format!("springtide_{}", settings.listen.port()),
             sessions: Mutex::default(),
             bodies: Semaphore::new(MOST_BODIES),
+            bodies_of_strangers: Semaphore::new(MOST_BODIES_OF_STRANGERS),
         }
     }
 
@@ -396,10 +400,14 @@ async fn read_whole(door: &Door, request: Request) -> Result<Request, Problem> {
     if length.is_some_and(|length| length > LONGEST_BODY as u64) {
         return Err(too_large());
     }
+    let places = match is_open(request.uri().path()) {
+        true => &door.bodies_of_strangers,
+        false => &door.bodies,
+    };
     let (mut parts, body) = request.into_parts();
     let busy = || Problem::unavailable("too many requests at a time").hint("try again");
     let reading = async {
-        let _permit = door.bodies.acquire().await.map_err(|_| busy())?;
+        let _permit = places.acquire().await.map_err(|_| busy())?;
         let limited = http_body_util::Limited::new(body, LONGEST_BODY);
         let whole = http_body_util::BodyExt::collect(limited).await;
         whole.map_err(

@@ -16,7 +16,7 @@ pub(crate) const LISTEN: &str = "server.listen";
 const DEFAULT_LISTEN: &str = "127.0.0.1:7180";
 
 /// What the file says of the server.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ServerConfig {
     listen: Option<String>,
     /// The token, or why it cannot be had: it takes none to look at the project.

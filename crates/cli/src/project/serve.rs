@@ -15,6 +15,7 @@ use super::screen::{Form, say_note};
 use crate::args::SettingFlags;
 use crate::args::project::{LogForm, Serve};
 use crate::config::edit::Editor;
+use crate::config::server::ServerConfig;
 use crate::config::{self, Config};
 use crate::failure::{Code, Failure, Outcome};
 use crate::signals::Signals;
@@ -52,6 +53,7 @@ pub(crate) fn until(
     let file = Arc::new(File {
         project: project.clone(),
         flags: args.settings.clone(),
+        server: config.server.clone(),
         current: Mutex::new(Arc::new(current(&config))),
         reloaded: reloaded.clone(),
         unfinished: Arc::clone(unfinished),
@@ -175,6 +177,8 @@ fn current(config: &Config) -> Current {
 struct File {
     project: Project,
     flags: SettingFlags,
+    /// What it said of the server when that began.
+    server: ServerConfig,
     current: Mutex<Arc<Current>>,
     reloaded: Reloaded,
     unfinished: Unfinished,
@@ -186,8 +190,20 @@ impl File {
     fn read_again(&self) -> Outcome<()> {
         let _one_at_a_time = self.editing.lock().unwrap_or_else(PoisonError::into_inner);
         let config = self.project.config(&self.flags, Talk::Quiet)?;
-        config.check_secrets()?;
+        self.check(&config)?;
         self.take(config);
+        Ok(())
+    }
+
+    /// That all of it can hold from now on: who may come in is settled at the start.
+    fn check(&self, config: &Config) -> Outcome<()> {
+        config.check_secrets()?;
+        if config.server != self.server {
+            return Err(
+                Failure::input("[server] is not as it was when the server began")
+                    .hint("start `springtide serve` anew, so that it holds"),
+            );
+        }
         Ok(())
     }
 
@@ -214,7 +230,7 @@ impl File {
         let text = editor.text();
         // What makes no sense is not written.
         let config = config::read(folder, &text, &self.flags)?;
-        config.check_secrets()?;
+        self.check(&config)?;
         write_whole(&folder.join(config::FILE), &text, &self.unfinished)?;
         self.take(config);
         Ok(())

@@ -184,7 +184,9 @@ fn once_does_not_wait_for_a_source_that_is_left_alone() {
     place.run("run --once").failed(3, &["shop"]);
     place.run("run --once").failed(3, &["shop"]);
     place.run("poll r000001").failed(3, &["shop"]);
-    assert_eq!(server.n_requests(), 5);
+    // Four answers and a refusal; another may have been under way.
+    let n = server.n_requests();
+    assert!((5..=6).contains(&n), "{n}");
 }
 
 #[test]
@@ -197,9 +199,10 @@ fn a_retry_after_of_nothing_is_none() {
     };
     server.misbehave(refused, 4..);
     place.run("run --for 4s").failed(3, &["shop", "429"]);
-    // Four answers, a refusal, and after one second, and two more, others.
+    // Four answers, a refusal, and after one second, and two more, others; two may be under
+    // way at a time.
     let n = server.n_requests();
-    assert!((6..=7).contains(&n), "{n}");
+    assert!((6..=8).contains(&n), "{n}");
 }
 
 #[test]

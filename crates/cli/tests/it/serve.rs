@@ -602,6 +602,14 @@ fn sources_and_settings_are_changed_in_the_file_and_hold_at_once() {
         good.replace("2000000", "3000000"),
     )
     .unwrap();
+    // Who may come in is settled at the start.
+    let other_door = format!("{good}\n[server]\nhosts = [\"fresh.example.org\"]\n");
+    let three_million = place.read("springtide.toml");
+    std::fs::write(place.path("springtide.toml"), other_door).unwrap();
+    let answer = serving.write("POST", "/api/v1/reload", &json!({}));
+    assert_eq!(answer.status, 422, "{answer:?}");
+    assert!(answer.body.contains("[server]"), "{answer:?}");
+    std::fs::write(place.path("springtide.toml"), three_million).unwrap();
     serving.signal("HUP");
     serving.until("the file is read again", |serving| {
         let status = serving.get_json("/api/v1/status");
@@ -1173,4 +1181,43 @@ fn a_program_is_told_on_standard_input_and_of_failures_once() {
         (events("recovered") == 1).then_some(())
     });
     assert_eq!(events("failing"), 1);
+}
+
+#[test]
+fn whoever_is_named_later_is_told_what_is_found_from_then_on() {
+    let origin = origin(3);
+    let place = project(&origin, "").and("told", "#!/bin/sh\ncat >> heard\necho >> heard\n");
+    let chmod = std::process::Command::new("chmod")
+        .args(["+x", place.path("told").to_str().unwrap()])
+        .status();
+    assert!(chmod.unwrap().success());
+    let serving = Serving::start(&place, "");
+    serving.until("all are polled", all_polled(3));
+    let n_changes = |serving: &Serving| {
+        let list = serving.get_json("/api/v1/changes?kind=changed");
+        list["items"].as_array().map_or(0, Vec::len)
+    };
+    origin.site().change(0);
+    serving.until("the first change is found", |serving| {
+        (n_changes(serving) == 1).then_some(())
+    });
+    let named = "[[notify]]\nto = \"exec:./told\"\non = [\"changed\", \"added\"]\n";
+    let file = format!("{}\n{named}", place.read("springtide.toml"));
+    std::fs::write(place.path("springtide.toml"), file).unwrap();
+    assert_eq!(
+        serving.write("POST", "/api/v1/reload", &json!({})).status,
+        200
+    );
+    // Only what was found once the receiver is there counts.
+    std::thread::sleep(Duration::from_secs(2));
+    origin.site().change(1);
+    let second = origin.url(&origin.site().path(1));
+    serving.until("the second change is told", |_| {
+        let heard = std::fs::read_to_string(place.path("heard")).unwrap_or_default();
+        heard.contains(&second).then_some(())
+    });
+    let heard = place.read("heard");
+    let first = origin.url(&origin.site().path(0));
+    assert!(!heard.contains(&first), "{heard}");
+    assert!(!heard.contains("\"on\":\"added\""), "{heard}");
 }

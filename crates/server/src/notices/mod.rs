@@ -158,6 +158,8 @@ pub(crate) fn latest_change(store: &dyn Reader) -> u64 {
 /// the latest change when it began.
 pub(crate) async fn tell(app: Shared, first: u64) {
     let mut outbox: Option<Outbox> = None;
+    // Nothing while there is nobody to tell.
+    let mut first = Some(first);
     // As it was last kept.
     let mut kept: Vec<u8> = Vec::new();
     let mut deliveries: JoinSet<(String, String, Result<(), String>)> = JoinSet::new();
@@ -180,19 +182,31 @@ pub(crate) async fn tell(app: Shared, first: u64) {
             }
         }
         let targets = app.current().notices.clone();
-        if targets.is_empty() || !matches!(app.link.state(), EngineState::Running(_)) {
+        if !matches!(app.link.state(), EngineState::Running(_)) {
+            continue;
+        }
+        if targets.is_empty() {
+            // Whoever is named later is told what is found from then on.
+            if first.is_some() && app.link.keep_note(NOTE, Vec::new()).await.is_ok() {
+                (first, outbox) = (None, None);
+                kept.clear();
+            }
             continue;
         }
         let mut next = match outbox.take() {
             Some(known) => known,
             None => match app
-                .read(move |_, store| Ok(Outbox::read(store, first)?))
+                .read(move |_, store| {
+                    let first = first.unwrap_or_else(|| latest_change(store));
+                    Ok(Outbox::read(store, first)?)
+                })
                 .await
             {
                 Ok(read) => read,
                 Err(_) => continue,
             },
         };
+        first = Some(next.last);
         let looks_at_states = looked_at.is_none_or(|at| at.elapsed() > STATES_EVERY);
         if looks_at_states {
             looked_at = Some(std::time::Instant::now());
@@ -403,6 +417,17 @@ impl Outbox {
             let events = std::mem::take(&mut receiver.gathered);
             receiver.gathered_since = None;
             receiver.made_at = Some(now);
+            let mut events = &events[..];
+            // While one is being tried, what comes after it goes into the next.
+            if wait == 0
+                && receiver.waiting.len() > 1
+                && let Some(last) = receiver.waiting.back_mut()
+            {
+                let room = MOST_EVENTS.saturating_sub(last.events.len());
+                let (with_it, rest) = events.split_at(room.min(events.len()));
+                last.events.extend_from_slice(with_it);
+                events = rest;
+            }
             for events in events.chunks(MOST_EVENTS) {
                 receiver.waiting.push_back(Notice {
                     id: app.door.random_id(),

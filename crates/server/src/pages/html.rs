@@ -75,15 +75,17 @@ impl Format {
 
 /// A number of the API by its name; a word where there is none.
 pub(crate) fn number(name: &str, value: Option<f64>, format: Format, none: &str) -> Html {
-    let Some(value) = value.filter(|value| value.is_finite()) else {
-        let (name, none) = (escape(name), escape(none));
-        return Html(format!("<span data-name=\"{name}\">{none}</span>"));
-    };
     let by_script = match format {
         Format::Count => " data-format=\"count\"",
         Format::Percent => " data-format=\"percent\"",
         Format::Brief => " data-format=\"brief\"",
         Format::PerDay | Format::Plain => "",
+    };
+    let Some(value) = value.filter(|value| value.is_finite()) else {
+        let (name, none) = (escape(name), escape(none));
+        return Html(format!(
+            "<span data-name=\"{name}\"{by_script}>{none}</span>"
+        ));
     };
     Html(format!(
         "<span data-name=\"{}\" data-value=\"{value}\"{by_script}>{}</span>",
