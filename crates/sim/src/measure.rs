@@ -23,9 +23,9 @@ pub struct Measures {
     /// element that changed, over the whole span.
     pub fairness: f64,
     /// How far what polls found was from what the policy had thought likely, after the
-    /// warm-up: the mean of −ln of the chance that it gave to what it then found. Not a
-    /// number if the policy believes nothing.
-    pub log_loss: f64,
+    /// warm-up: the mean of −ln of the chance that it gave to what it then found. Nothing
+    /// of a policy that believes nothing.
+    pub log_loss: Option<f64>,
 }
 
 /// Running totals of an experiment, or of a part of its elements.
@@ -156,7 +156,8 @@ impl Tally {
             change_ratio: self.measured.n_found as f64 / self.measured.n as f64,
             weighted_change_ratio: self.measured.weight_found / self.measured.weight,
             fairness: n_found as f64 / n_changed as f64,
-            log_loss: self.measured.surprise / self.measured.n_foretold as f64,
+            log_loss: (self.measured.n_foretold > 0)
+                .then(|| self.measured.surprise / self.measured.n_foretold as f64),
         }
     }
 }
@@ -186,16 +187,17 @@ mod tests {
     #[test]
     fn what_was_thought_likely_is_held_against_what_was_found() {
         let mut tally = Tally::new(1.0);
-        assert!(tally.measures((1, 1)).log_loss.is_nan());
+        assert_eq!(tally.measures((1, 1)).log_loss, None);
         let polls = [(true, 0.5, 0.0), (true, 0.25, 1.0), (false, 0.25, 2.0)];
         for (found, chance, now) in polls {
             tally.poll(Element::default(), (found, Some(chance)), now);
         }
         tally.poll(Element::default(), (true, None), 3.0);
         let expected = -(0.25_f64.ln() + 0.75_f64.ln()) / 2.0;
-        assert!((tally.measures((1, 1)).log_loss - expected).abs() < 1e-12);
+        let found = tally.measures((1, 1)).log_loss.unwrap();
+        assert!((found - expected).abs() < 1e-12);
         tally.poll(Element::default(), (true, Some(0.0)), 3.0);
-        assert!(tally.measures((1, 1)).log_loss.is_finite());
+        assert!(tally.measures((1, 1)).log_loss.unwrap().is_finite());
     }
 
     #[test]

@@ -581,7 +581,7 @@ impl Measured {
             content_staleness: known(measures.content_staleness),
             change_ratio: known(measures.change_ratio),
             fairness: known(measures.fairness),
-            log_loss: known(measures.log_loss),
+            log_loss: measures.log_loss,
         }
     }
 }
