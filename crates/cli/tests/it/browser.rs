@@ -12,7 +12,7 @@ use springtide_engine::origin::Behaviour;
 
 use crate::Place;
 use crate::live::origin;
-use crate::serve::{Serving, all_polled};
+use crate::serving::{Serving, all_polled};
 
 const TAB: &str = "\u{e004}";
 const ENTER: &str = "\u{e007}";

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::Command;
 
 use crate::live::origin;
-use crate::serve::{Serving, all_polled, project};
+use crate::serving::{Serving, all_polled, project};
 use crate::{Place, repository};
 
 fn deployed(name: &str) -> String {

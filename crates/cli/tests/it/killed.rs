@@ -12,7 +12,7 @@ use rand_pcg::Pcg64;
 use serde_json::Value;
 
 use crate::live::origin;
-use crate::serve::{Serving, all_polled, project};
+use crate::serving::{Serving, all_polled, project};
 
 const N_PAGES: usize = 40;
 const N_KILLS: usize = 6;

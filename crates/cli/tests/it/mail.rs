@@ -9,7 +9,7 @@ use rustls::{ServerConnection, StreamOwned};
 
 use crate::Place;
 use crate::live::origin;
-use crate::serve::{Serving, all_polled, project};
+use crate::serving::{Serving, all_polled, project};
 
 /// A mail that came in, and what the one who sent it said before.
 #[derive(Debug, Clone, Default)]

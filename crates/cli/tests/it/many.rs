@@ -11,8 +11,9 @@ use rand_pcg::Pcg64;
 use serde_json::{Map, Value, json};
 
 use crate::Place;
+use crate::document::check_answer;
 use crate::live::origin;
-use crate::serve::{Serving, Stream, all_polled, check_answer, project};
+use crate::serving::{Serving, Stream, all_polled, project};
 
 /// Words that somebody may send; nothing is at the addresses among them.
 const WORDS: [&str; 16] = [

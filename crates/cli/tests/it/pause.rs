@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::live::origin;
-use crate::serve::{Serving, all_polled, project};
+use crate::serving::{Serving, all_polled, project};
 use crate::{json as read_json, lines};
 
 #[test]

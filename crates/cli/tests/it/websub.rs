@@ -10,7 +10,7 @@ use serde_json::json;
 use springtide_engine::origin::{Behaviour, Origin};
 
 use crate::live::origin;
-use crate::serve::{Answer, Serving, all_polled, project};
+use crate::serving::{Answer, Serving, all_polled, project};
 use crate::{Place, lines};
 
 /// What a hub was asked for.

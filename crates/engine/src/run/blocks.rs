@@ -600,6 +600,25 @@ impl Engine {
         self.ledger.write(kept);
     }
 
+    /// What is told of a block that a statement showed something of, and did not read whole.
+    pub(super) fn seen_beside(&self, kept: &Kept, done: &Done) -> Polled {
+        Polled {
+            element: kept.element.id,
+            locator: kept.element.locator.clone(),
+            source: self.ledger.name(kept.element.source),
+            at: done.at,
+            seconds: clock::millis_between(done.job.begun_at, done.at) as f64 / 1000.0,
+            status: None,
+            n_bytes: None,
+            purpose: done.job.purpose,
+            change: None,
+            differs: false,
+            versions: None,
+            error: None,
+            n_new: self.n_new(),
+        }
+    }
+
     /// Takes in the rows that a cursor brought. What it says of a block is not all of it, so
     /// the block is not polled by that; but its copy has them.
     fn conclude_cursor(&mut self, done: &Done, read: CursorRead, now: Moment) -> Result<(), Error> {
@@ -726,19 +745,10 @@ impl Engine {
         self.ledger.write_change(change);
         self.progress.n_changes += 1;
         self.told.push(Event::Polled(Polled {
-            element: id,
-            locator: own.element.locator.clone(),
-            source: self.ledger.name(source),
-            at: done.at,
-            seconds: clock::millis_between(done.job.begun_at, done.at) as f64 / 1000.0,
-            status: None,
             n_bytes: Some(sighting.n_bytes),
-            purpose: done.job.purpose,
             change: Some(ChangeKind::Changed),
-            differs: false,
             versions: sighting.body.map(|body| (copy.body, body)),
-            error: None,
-            n_new: self.n_new(),
+            ..self.seen_beside(&own, done)
         }));
         self.ledger.write(own.clone());
         digests.push((id, Some(sighting.digest)));

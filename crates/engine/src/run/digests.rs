@@ -156,19 +156,8 @@ impl Engine {
             age_ms: None,
         };
         self.told.push(Event::Polled(Polled {
-            element: id,
-            locator: kept.element.locator.clone(),
-            source: self.ledger.name(source),
-            at: done.at,
-            seconds: clock::millis_between(done.job.begun_at, done.at) as f64 / 1000.0,
-            status: None,
-            n_bytes: None,
-            purpose: done.job.purpose,
-            change: None,
             differs: true,
-            versions: None,
-            error: None,
-            n_new: self.n_new(),
+            ..self.seen_beside(&kept, done)
         }));
         self.ledger.count(&before, &kept, Some(&poll));
         self.ledger.write_poll(poll);
