@@ -251,7 +251,7 @@ pub(crate) fn export(
     let columns = reader.columns(copy_name).map_err(refuse(table))?;
     let n_rows = match to.is_some_and(is_jsonl) {
         true => jsonl(&reader, copy_name, &columns, to, unfinished)?,
-        false => csv(&reader, copy_name, &columns, to, unfinished)?,
+        false => by_column(&reader, copy_name, &columns, to, unfinished)?,
     };
     if let Some(to) = to {
         let n = plural(n_rows, "row");
@@ -304,7 +304,8 @@ fn jsonl(
     Ok(n)
 }
 
-fn csv(
+/// Writes rows as a table: Parquet if the name says so, else CSV.
+fn by_column(
     reader: &CopyReader,
     name: &str,
     columns: &[String],

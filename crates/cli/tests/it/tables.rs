@@ -90,6 +90,49 @@ fn a_sqlite_table_is_listed_added_copied_and_exported() {
     place.run("doctor").ok();
 }
 
+#[test]
+fn parquet_has_the_kinds_of_columns_and_what_is_missing() {
+    use parquet::basic::Type;
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::Field;
+    let place = Place::new();
+    let shop = springtide_sqlite(&place, "shop.db");
+    shop("CREATE TABLE items (id INTEGER PRIMARY KEY, price REAL, name TEXT, hash BLOB, any)");
+    shop("INSERT INTO items VALUES (1, 2.5, 'one', x'00ff', 1), (2, NULL, NULL, NULL, 'x')");
+    place.run("add sqlite:shop.db --table items").ok();
+    place.run("run --once").ok();
+    place.run("export rows items --out items.parquet").ok();
+    let file = std::fs::File::open(place.path("items.parquet")).unwrap();
+    let reader = SerializedFileReader::new(file).unwrap();
+    let schema = reader.metadata().file_metadata().schema_descr();
+    let kinds: Vec<Type> = (schema.columns().iter())
+        .map(|column| column.physical_type())
+        .collect();
+    let (bytes, real, whole) = (Type::BYTE_ARRAY, Type::DOUBLE, Type::INT64);
+    assert_eq!(kinds, [whole, real, bytes, bytes, bytes]);
+    let rows = reader.get_row_iter(None).unwrap();
+    let rows: Vec<Vec<Field>> = rows
+        .map(|row| {
+            row.unwrap()
+                .into_columns()
+                .into_iter()
+                .map(|(_, field)| field)
+                .collect()
+        })
+        .collect();
+    assert_eq!(
+        rows[0][..3],
+        [Field::Long(1), Field::Double(2.5), Field::Str("one".into())]
+    );
+    assert_eq!(rows[0][3], Field::Bytes(vec![0, 255].into()));
+    assert_eq!(rows[1][1..4], [Field::Null, Field::Null, Field::Null]);
+    // Of several kinds: as text.
+    assert_eq!(
+        [&rows[0][4], &rows[1][4]],
+        [&Field::Str("1".into()), &Field::Str("x".into())]
+    );
+}
+
 /// Says things to a SQLite file.
 fn springtide_sqlite(place: &Place, name: &str) -> impl Fn(&str) {
     let connection = rusqlite::Connection::open(place.path(name)).unwrap();
