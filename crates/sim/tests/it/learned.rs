@@ -82,6 +82,30 @@ fn it_beats_known_rates_where_elements_change_together() {
     }
 }
 
+/// What polls of some elements find is news of the others, of the time before as well as
+/// of the days to come.
+#[test]
+fn what_it_thinks_likely_takes_in_what_others_were_found_to_have_missed() {
+    let correlated = Correlated {
+        sites: 20,
+        elements_per_site: 150.0,
+        ..Correlated::default()
+    };
+    // By its clocks alone it was .585, .613, .279 and .301.
+    for (seed, days, most) in [
+        (7, 30.0, 0.55),
+        (8, 30.0, 0.58),
+        (7, 7.0, 0.26),
+        (8, 7.0, 0.28),
+    ] {
+        let world = correlated.world(seed).unwrap();
+        let per_day = world.n_elements() as f64 / days;
+        let learned = measure(&world, &setup(Choice::Learned, per_day, 243.0));
+        let log_loss = learned.log_loss.unwrap();
+        assert!(log_loss < most, "{seed} {days}: {log_loss}");
+    }
+}
+
 #[test]
 fn it_spends_the_budget_and_no_more() {
     let world = poisson_world(200, 1.5, 100.0, 5);

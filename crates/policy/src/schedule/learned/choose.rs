@@ -4,7 +4,7 @@
 //! is usual in its group at that time. Both move. So whoever comes first is valued
 //! anew, and if it is not worth the price others are valued beside it.
 
-use super::{Learned, MOST_LOOKS, Member, SHORTEST, Valued, is_closed, worth};
+use super::{Learned, MOST_LOOKS, Member, Valued, is_closed, worth};
 use crate::value::{Blend, blended_value};
 use crate::{ElementId, Elements, Time};
 
@@ -142,27 +142,26 @@ impl Learned {
         elements: &Elements,
         now: f64,
     ) -> f64 {
-        let leaf = &self.tree.nodes[member.leaf as usize];
-        let mut standing = member.standing(leaf, self.parts_of(index), now);
-        standing.interval = (self.tree.shows_at(member.leaf, now) - member.polled).max(SHORTEST);
+        let standing = self.standing_at(index, member, now);
         let worth = worth(elements.get(ElementId(index)));
         if !self.hint_records.is_empty() {
             let path = self.tree.path(member.leaf);
             return worth * self.worth_now(index, &path, &standing).value;
         }
-        // Values grow most slowly from their first terms: U ≤ λt²/2 and so on.
+        // Values grow most slowly from their first terms: U ≤ λt²/2 and so on; and no wait is
+        // stretched by more than the speed.
         let Blend {
             freshness,
             age,
             content,
         } = self.blend;
-        let t = standing.interval;
+        let t = standing.interval * standing.speed.max(1.0);
         let belief = standing.of_part();
         let most = belief.mean() * t * t * (freshness / 2.0 + (age + content) * t / 3.0);
         if worth * most <= least {
             return 0.0;
         }
-        worth * blended_value(belief, self.blend, t).value
+        worth * blended_value(belief, self.blend, standing.felt()).value
     }
 
     /// Whether an element waits, and in a group that is open.

@@ -71,6 +71,9 @@ const SURE: f64 = 0.9;
 /// The chance of a change at which a poll teaches most about a rate: Fisher's
 /// information on ln λ, (λt)²/(e^(λt) − 1), is highest at λt = 1.594.
 const TELLING: f64 = 0.797;
+/// A wait of so many days is stretched by the square root of its clocks' speed, a longer
+/// one by more: see [`Standing::felt`]. Half and twice as much do as well.
+const LONG_WAIT: f64 = 60.0;
 /// So many in a row are looked at again before the next is simply polled.
 const MOST_LOOKS: usize = 200;
 /// A group without a node of its own: its elements are in the node of the group
@@ -184,6 +187,7 @@ impl Member {
             },
             parts,
             interval: (leaf.clock.shows - self.polled).max(SHORTEST),
+            speed: leaf.speed,
         }
     }
 }
@@ -224,9 +228,46 @@ struct Standing {
     parts: f64,
     /// How long ago its last poll was, on its leaf's clock.
     interval: f64,
+    /// The speed that the clocks around it took by the last poll there, all together.
+    /// They run by it for some days only; what it says of the time before stays.
+    speed: f64,
 }
 
 impl Standing {
+    /// How likely a change was by what its clock shows. Clocks are held against this:
+    /// their speed is changes seen to changes expected in this way.
+    fn expected(&self) -> f64 {
+        self.belief.changed(self.interval)
+    }
+
+    /// How likely a poll is to find a change now: by the time that its clock shows, times
+    /// the speed that it has. The clock has taken in what was seen before, and still polls
+    /// find so many times what was expected by it.
+    fn chance(&self) -> f64 {
+        self.belief.changed(self.interval * self.speed)
+    }
+
+    /// How long its wait counts when polls are chosen: stretched by the speed of its
+    /// clocks, or shortened, the more the longer it is.
+    ///
+    /// ```text
+    /// t · speed^(t / (t + 60 days))
+    /// ```
+    ///
+    /// Of a wait of months clocks that run fast for days have shown next to nothing, and what
+    /// others were found to have missed it will have missed too. A wait of days was all in
+    /// the news, and its clock has shown it; polls would crowd where it runs fast already.
+    fn felt(&self) -> f64 {
+        self.interval * self.stretch(self.interval)
+    }
+
+    fn stretch(&self, interval: f64) -> f64 {
+        match self.speed == 1.0 {
+            true => 1.0,
+            false => self.speed.powf(interval / (interval + LONG_WAIT)),
+        }
+    }
+
     /// What is believed of one of its parts, if they are all alike. What an element is
     /// worth goes by its parts: of a block of a hundred rows, one of which changes every
     /// hour, a poll brings back one and not a hundred; and if each changes every day, the
@@ -390,11 +431,8 @@ impl Learned {
     /// cost.
     pub(super) fn worth(&self, id: ElementId, objective: Objective, now: Time) -> Option<f64> {
         let member = self.members.get(id.index()).filter(|m| m.is_here)?;
-        let path = self.tree.path(member.leaf);
-        let leaf = &self.tree.nodes[member.leaf as usize];
-        let standing = member.standing(leaf, self.parts_of(id.0), now.0);
-        let interval = (self.shown_at(&path, now.0) - member.polled).max(SHORTEST);
-        Some(blended_value(standing.of_part(), Blend::only(objective), interval).value)
+        let standing = self.standing_at(id.0, member, now.0);
+        Some(blended_value(standing.of_part(), Blend::only(objective), standing.felt()).value)
     }
 
     /// What polling an element is worth now, weight and cost included.
@@ -537,12 +575,11 @@ impl Learned {
     pub(super) fn chance(&self, id: ElementId, now: Time) -> Option<f64> {
         let member = self.members.get(id.index()).filter(|m| m.is_here)?;
         let path = self.tree.path(member.leaf);
-        let leaf = &self.tree.nodes[member.leaf as usize];
-        let standing = Standing {
-            interval: (self.shown_at(&path, now.0) - member.polled).max(SHORTEST),
-            ..member.standing(leaf, self.parts_of(id.0), now.0)
-        };
-        Some(self.worth_now(id.0, &path, &standing).stale)
+        let standing = self.standing_at(id.0, member, now.0);
+        Some(match self.hinting(id.0, &path, standing.belief) {
+            None => standing.chance(),
+            Some(_) => self.worth_now(id.0, &path, &standing).stale,
+        })
     }
 
     pub(super) fn observe(
@@ -609,6 +646,7 @@ impl Learned {
         };
         // An element's own change is no news of its group if it was to be expected.
         let mut expected = chance;
+        let mut speed = 1.0;
         for (depth, &node) in path.iter().enumerate() {
             let node = &mut self.tree.nodes[node as usize];
             if changed {
@@ -624,6 +662,8 @@ impl Learned {
             if depth > 0 {
                 node.clock.observe(changed, expected);
                 expected *= node.clock.speed();
+                speed *= node.clock.speed();
+                node.speed = speed;
             }
         }
         let member = &mut self.members[id.index()];
@@ -659,6 +699,7 @@ impl Learned {
             belief,
             parts: self.parts_of(index),
             interval: SHORTEST,
+            speed,
         };
         self.wait(index, &path, &standing, worth);
         // Where hints say when to poll, intervals are not chosen; and how many parts have
@@ -798,7 +839,7 @@ impl Learned {
         if ANEW_PER_POLL * (node.n_polls as usize) < n_entries {
             return;
         }
-        let basis = node.rate / self.price;
+        let basis = node.rate * node.speed / self.price;
         let has_moved = basis > node.basis * MOVED || basis * MOVED < node.basis;
         if has_moved || node.basis.is_nan() {
             node.basis = basis;
@@ -872,10 +913,13 @@ impl Learned {
         let mut usual = 1.0 / self.mean_interval;
         let mut weight = VAGUE_CHANGES;
         let mut shape = 0.0;
+        let mut speed = 1.0;
         for (depth, &node) in path.iter().enumerate() {
             let node = &mut self.tree.nodes[node as usize];
             node.clock.run_to(outer);
             outer = node.clock.shows;
+            speed *= node.clock.speed();
+            node.speed = speed;
             node.rate = (node.changes + weight) / (node.days + weight / usual);
             (usual, weight) = (node.rate, RATE_CHANGES);
             if depth <= SITE {
@@ -890,6 +934,18 @@ impl Learned {
         let member = &self.members[index as usize];
         let leaf = &self.tree.nodes[member.leaf as usize];
         member.standing(leaf, self.parts_of(index), now)
+    }
+
+    /// The same if its path was not wound: its clocks are read, and the rate and the shape
+    /// of its group are those of the last poll there.
+    fn standing_at(&self, index: u32, member: &Member, now: f64) -> Standing {
+        let leaf = &self.tree.nodes[member.leaf as usize];
+        let (shows, speed) = self.tree.read_at(member.leaf, now);
+        Standing {
+            interval: (shows - member.polled).max(SHORTEST),
+            speed,
+            ..member.standing(leaf, self.parts_of(index), now)
+        }
     }
 
     fn parts_of(&self, index: u32) -> f64 {
@@ -936,15 +992,22 @@ impl Learned {
         if wanted == f64::INFINITY {
             return (f64::INFINITY, false);
         }
-        let interval = match self.hinting(index, path, standing.belief) {
-            None => blended_value_reaches(standing.of_part(), self.blend, wanted, longest),
+        // A wait is felt to be so long after so much of it, near enough: whoever is due is
+        // valued once more. Where there are hints, it is by the clock alone.
+        let (interval, stretch) = match self.hinting(index, path, standing.belief) {
+            None => {
+                let belief = standing.of_part();
+                let interval = blended_value_reaches(belief, self.blend, wanted, longest);
+                (interval, standing.stretch(interval))
+            }
             Some((hinting, n_hints)) => {
                 let aged =
                     blended_value_reaches(standing.of_part(), self.age_alone(), wanted, longest);
-                hinting.reaches(wanted, n_hints, (waited, aged.max(waited)))
+                let interval = hinting.reaches(wanted, n_hints, (waited, aged.max(waited)));
+                (interval, 1.0)
             }
         };
-        let due = leaf.clock.shows + interval - waited;
+        let due = leaf.clock.shows + interval / stretch - waited;
         (due, interval >= longest || self.hinted.contains_key(&index))
     }
 
@@ -967,10 +1030,9 @@ impl Learned {
     fn worth_now(&self, index: u32, path: &Path, standing: &Standing) -> Worth {
         let interval = standing.interval;
         match self.hinting(index, path, standing.belief) {
-            None if standing.parts == 1.0 => blended_value(standing.belief, self.blend, interval),
             None => Worth {
-                stale: 1.0 - standing.belief.quiet(interval),
-                ..blended_value(standing.of_part(), self.blend, interval)
+                stale: standing.expected(),
+                ..blended_value(standing.of_part(), self.blend, standing.felt())
             },
             Some((hinting, n_hints)) => {
                 let aged = blended_value(standing.of_part(), self.age_alone(), interval);

@@ -30,6 +30,8 @@ pub(super) struct Node {
     pub(super) changes: f64,
     pub(super) days: f64,
     pub(super) rate: f64,
+    /// The speeds of its clock and of those around it, as a product.
+    pub(super) speed: f64,
     /// How alike its elements are, and the shape of what is believed of one at first:
     /// its own or, inside a site, that of the site.
     pub(super) likeness: Likeness,
@@ -56,6 +58,7 @@ impl Node {
             changes: 0.0,
             days: 0.0,
             rate: 1.0,
+            speed: 1.0,
             likeness: Likeness::default(),
             shape: Likeness::default().shape(),
             n_polls: 0,
@@ -119,14 +122,15 @@ impl Tree {
         Path { nodes, len }
     }
 
-    /// What a node's clock will show at a time, if nothing more is seen.
-    pub(super) fn shows_at(&self, node: NodeId, at: f64) -> f64 {
+    /// What a node's clock will show at a time, if nothing more is seen, and the speeds of
+    /// it and of those around it, as a product.
+    pub(super) fn read_at(&self, node: NodeId, at: f64) -> (f64, f64) {
         let Node { parent, clock, .. } = &self.nodes[node as usize];
-        let outer = match node {
-            ROOT => at,
-            _ => self.shows_at(*parent, at),
+        let (outer, speed) = match node {
+            ROOT => (at, 1.0),
+            _ => self.read_at(*parent, at),
         };
-        clock.shows_at(outer)
+        (clock.shows_at(outer), speed * clock.speed())
     }
 
     /// The element that is due first, and when; `holds` says which entries still
