@@ -1,7 +1,6 @@
 //! Tables for people: columns side by side, cut to the width of the terminal.
 
 use std::io::{IsTerminal, Write};
-use std::sync::OnceLock;
 
 use unicode_width::UnicodeWidthStr;
 
@@ -71,14 +70,14 @@ impl Columns {
     }
 
     /// Prints them on standard output.
-    pub(crate) fn print(&self) -> Outcome<()> {
+    pub(crate) fn print(&self, colour: Colour) -> Outcome<()> {
         let stdout = std::io::stdout().lock();
         let is_terminal = stdout.is_terminal();
         let width = is_terminal
             .then(terminal_size::terminal_size)
             .flatten()
             .map(|(width, _)| usize::from(width.0));
-        let text = self.lay_out(width, has_colour());
+        let text = self.lay_out(width, colour);
         let mut stdout = stdout;
         stdout
             .write_all(text.as_bytes())
@@ -86,7 +85,7 @@ impl Columns {
             .map_err(|error| unwritable("standard output", &error))
     }
 
-    fn lay_out(&self, width: Option<usize>, has_colour: bool) -> String {
+    fn lay_out(&self, width: Option<usize>, colour: Colour) -> String {
         let mut widths: Vec<usize> = self.heads.iter().map(|head| head.width()).collect();
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
@@ -129,7 +128,7 @@ impl Columns {
             line
         };
         let head = push(&heads);
-        if has_colour {
+        if colour == Colour::Shown {
             text.push_str(&format!("\u{1b}[1m{head}\u{1b}[0m\n"));
         } else {
             text.push_str(&head);
@@ -166,26 +165,31 @@ fn cut(text: &str, width: usize) -> String {
     format!("{head}…{tail}")
 }
 
-/// What `--color` says, once it was read. Like `NO_COLOR` it is of the whole process, and
-/// nothing is decided by it but how text looks.
-static CHOICE: OnceLock<ColourChoice> = OnceLock::new();
-
-/// Sets what `--color` says, before anything is printed.
-pub(crate) fn set_colour(choice: ColourChoice) {
-    // It is set once.
-    let _ = CHOICE.set(choice);
+/// Whether standard output is coloured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Colour {
+    Shown,
+    Plain,
 }
 
-/// Whether standard output is to be coloured.
-pub(crate) fn has_colour() -> bool {
-    match CHOICE.get() {
-        Some(ColourChoice::Always) => return true,
-        Some(ColourChoice::Never) => return false,
-        Some(ColourChoice::Auto) | None => {}
+impl Colour {
+    /// What was asked for with `--color`; else it is for terminals whose users have not
+    /// said that they want none.
+    pub(crate) fn chosen(choice: Option<ColourChoice>) -> Self {
+        let is_shown = match choice.unwrap_or(ColourChoice::Auto) {
+            ColourChoice::Always => true,
+            ColourChoice::Never => false,
+            ColourChoice::Auto => {
+                std::io::stdout().is_terminal()
+                    && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+                    && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+            }
+        };
+        match is_shown {
+            true => Self::Shown,
+            false => Self::Plain,
+        }
     }
-    std::io::stdout().is_terminal()
-        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-        && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 #[cfg(test)]
@@ -198,11 +202,11 @@ mod tests {
         columns.push(vec!["7".into(), "https://example.org/a/b".into()]);
         columns.push(vec!["12".into(), "x".into()]);
         assert_eq!(
-            columns.lay_out(None, false),
+            columns.lay_out(None, Colour::Plain),
             "id  locator\n 7  https://example.org/a/b\n12  x\n"
         );
         assert_eq!(
-            columns.lay_out(Some(24), false),
+            columns.lay_out(Some(24), Colour::Plain),
             "id  locator\n 7  https://ex…e.org/a/b\n12  x\n"
         );
     }
@@ -211,6 +215,9 @@ mod tests {
     fn cells_do_nothing_to_a_terminal() {
         let mut columns = Columns::new(&[("a", Side::Left)]);
         columns.push(vec!["\u{1b}[31mred\n".into()]);
-        assert_eq!(columns.lay_out(None, false), "a\n\\u{1b}[31mred\\n\n");
+        assert_eq!(
+            columns.lay_out(None, Colour::Plain),
+            "a\n\\u{1b}[31mred\\n\n"
+        );
     }
 }

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use crate::args::SettingFlags;
 use crate::args::project::{Demo, Serve};
-use crate::columns::{Columns, Side};
+use crate::columns::{Colour, Columns, Side};
 use crate::config;
 use crate::failure::{Failure, Outcome};
 use crate::json::print_json;
@@ -70,6 +70,7 @@ struct Part {
 pub(crate) fn run(
     args: &Demo,
     talk: Talk,
+    colour: Colour,
     unfinished: &Unfinished,
     signals: &Signals,
 ) -> Outcome<()> {
@@ -163,7 +164,7 @@ pub(crate) fn run(
     if args.json {
         print_json(&document)?;
     } else {
-        print(&document)?;
+        print(&document, colour)?;
         if let Some(folder) = &args.keep {
             talk.say(format!(
                 "\nlook around: springtide --project {} status, or ls --elements, or log",
@@ -439,7 +440,7 @@ fn bar(share: f64) -> String {
     format!("{}{}", "█".repeat(full), "░".repeat(10 - full))
 }
 
-fn print(document: &Document) -> Outcome<()> {
+fn print(document: &Document, colour: Colour) -> Outcome<()> {
     let percent = |share: Option<f64>| {
         share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", 100.0 * share))
     };
@@ -468,7 +469,7 @@ fn print(document: &Document) -> Outcome<()> {
     std::io::Write::write_all(&mut stdout, b"\n")
         .map_err(|error| unwritable("standard output", &error))?;
     drop(stdout);
-    columns.print()?;
+    columns.print(colour)?;
     if let (Some(learned), Some(uniform)) = (
         document.learned.freshness_true,
         document.uniform.freshness_true,

@@ -29,6 +29,7 @@ use clap::{CommandFactory, Parser};
 
 use args::{Cli, Command};
 use clap::error::{ContextKind, ErrorKind};
+use columns::Colour;
 use failure::{Code, Failure, Outcome};
 use project::Project;
 use signals::Signals;
@@ -46,9 +47,6 @@ fn main() -> ExitCode {
         (_, true) => Talk::Verbose,
         _ => Talk::Normal,
     };
-    if let Some(color) = cli.color {
-        columns::set_colour(color);
-    }
     let unfinished = Unfinished::default();
     let signals = Signals::listen(&unfinished);
     let outcome = run(&cli, talk, &unfinished, &signals);
@@ -65,28 +63,29 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli, talk: Talk, unfinished: &Unfinished, signals: &Signals) -> Outcome<()> {
     let named = cli.project.as_deref();
+    let colour = Colour::chosen(cli.color);
     let find = || Project::find(named);
     match &cli.command {
-        Command::Demo(args) => demo::run(args, talk, unfinished, signals),
+        Command::Demo(args) => demo::run(args, talk, colour, unfinished, signals),
         Command::Init(args) => project::init::run(args, named, talk, unfinished),
-        Command::Add(args) => project::add::run(args, named, talk, unfinished),
+        Command::Add(args) => project::add::run(args, named, talk, colour, unfinished),
         Command::Rm(args) => project::rm::run(args, &find()?, talk, unfinished),
         Command::Rename(args) => project::rename::run(args, &find()?, talk, unfinished),
-        Command::Ls(args) => project::ls::run(args, &find()?, talk),
+        Command::Ls(args) => project::ls::run(args, &find()?, talk, colour),
         Command::Poll(args) => project::run::poll(args, &find()?, talk, signals),
         Command::Run(args) => project::run::run(args, &find()?, talk, signals),
         Command::Serve(args) => project::serve::run(args, &find()?, talk, unfinished, signals),
         Command::Notify(args) => project::notify::run(args, &find()?, talk),
-        Command::Status(args) => project::status::run(args, &find()?, talk),
-        Command::Log(args) => project::log::run(args, &find()?, talk),
+        Command::Status(args) => project::status::run(args, &find()?, talk, colour),
+        Command::Log(args) => project::log::run(args, &find()?, talk, colour),
         Command::Cat(args) => project::cat::run(args, &find()?),
-        Command::Diff(args) => project::diff::run(args, &find()?, talk),
+        Command::Diff(args) => project::diff::run(args, &find()?, talk, colour),
         Command::Import(args) => project::import::run(args, &find()?, talk, unfinished),
         Command::Export(args) => project::export::run(args, &find()?, talk, unfinished),
         Command::Doctor(args) => project::doctor::run(args, &find()?, talk),
         Command::Plan(args) => match &args.rates {
-            Some(rates) => plan::run(rates, args, talk, unfinished),
-            None => project::plan::run(args, &find()?, talk, unfinished),
+            Some(rates) => plan::run(rates, args, talk, colour, unfinished),
+            None => project::plan::run(args, &find()?, talk, colour, unfinished),
         },
         Command::Cover(args) => cover::run(args, talk, unfinished),
         Command::Estimate(args) => estimate::run(args, talk, unfinished),

@@ -11,7 +11,7 @@ use springtide_policy::report::{Report, report};
 use springtide_policy::{Budget, Caps, Frequency, Objective, Order};
 
 use crate::args::{self, ObjectiveName, PolicyName, name_of};
-use crate::columns::{Columns, Side};
+use crate::columns::{Colour, Columns, Side};
 use crate::failure::{Failure, Outcome};
 use crate::json::print_json;
 use crate::moment::brief;
@@ -25,6 +25,7 @@ pub(crate) fn run(
     rates: &Path,
     args: &args::Plan,
     talk: Talk,
+    colour: Colour,
     unfinished: &Unfinished,
 ) -> Outcome<()> {
     let goal = &args.goal;
@@ -51,7 +52,7 @@ pub(crate) fn run(
         None => Caps::default(),
     };
     let from = Origin::Table(&input);
-    solve(&elements, from, &caps, args, talk, unfinished)
+    solve(&elements, from, &caps, args, talk, colour, unfinished)
 }
 
 /// Where rates are from.
@@ -77,6 +78,7 @@ pub(crate) fn solve(
     caps: &Caps,
     args: &args::Plan,
     talk: Talk,
+    colour: Colour,
     unfinished: &Unfinished,
 ) -> Outcome<()> {
     let objective = objective(args)?;
@@ -105,7 +107,7 @@ pub(crate) fn solve(
         Origin::Table(input) => Some(input),
         Origin::Project(_) if args.out.is_none() => {
             if !args.json {
-                print_budgets(&ask, &plan, unit(args))?;
+                print_budgets(&ask, &plan, unit(args), colour)?;
             }
             return summarize(&ask, &plan, &achieved, from, args, talk);
         }
@@ -477,7 +479,7 @@ fn days(days: f64) -> String {
 }
 
 /// What other budgets would buy, for a person.
-fn print_budgets(ask: &PlanTask<'_>, plan: &Plan, unit: PaceUnit) -> Outcome<()> {
+fn print_budgets(ask: &PlanTask<'_>, plan: &Plan, unit: PaceUnit, colour: Colour) -> Outcome<()> {
     let mut columns = Columns::new(&[
         (
             match unit {
@@ -509,7 +511,7 @@ fn print_budgets(ask: &PlanTask<'_>, plan: &Plan, unit: PaceUnit) -> Outcome<()>
             percent(point.uniform.freshness),
         ]);
     }
-    columns.print()
+    columns.print(colour)
 }
 
 /// How far around the budget a curve goes, in steps of the square root of two.

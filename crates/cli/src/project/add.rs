@@ -14,6 +14,7 @@ use super::import::name_after;
 use super::{PER_PAGE, Project, Shared, add_table, init};
 use crate::args::SettingFlags;
 use crate::args::project::{Add, AddKind};
+use crate::columns::Colour;
 use crate::config::edit::{Editor, NewSource};
 use crate::config::table::is_database;
 use crate::config::value::AllowPrivate;
@@ -29,6 +30,7 @@ pub(crate) fn run(
     args: &Add,
     named: Option<&Path>,
     talk: Talk,
+    colour: Colour,
     unfinished: &Unfinished,
 ) -> Outcome<()> {
     if args.name.is_some() && args.urls.len() > 1 {
@@ -37,7 +39,7 @@ pub(crate) fn run(
             .hint("add them one by one"));
     }
     if args.urls.iter().any(|url| is_database(url)) {
-        return add_table::run(args, named, talk, unfinished);
+        return add_table::run(args, named, talk, colour, unfinished);
     }
     if let Some(flag) = args.table.flag() {
         return Err(

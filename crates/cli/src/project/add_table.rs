@@ -11,7 +11,7 @@ use toml_edit::{Array, Value};
 use super::{Project, init};
 use crate::args::SettingFlags;
 use crate::args::project::Add;
-use crate::columns::{Columns, Side};
+use crate::columns::{Colour, Columns, Side};
 use crate::config::edit::{Editor, NewSource};
 use crate::config::table::{default_copy, parts, place};
 use crate::config::value::Secret;
@@ -29,6 +29,7 @@ pub(crate) fn run(
     args: &Add,
     named: Option<&Path>,
     talk: Talk,
+    colour: Colour,
     unfinished: &Unfinished,
 ) -> Outcome<()> {
     let [url] = &args.urls[..] else {
@@ -77,7 +78,7 @@ pub(crate) fn run(
     };
     let contact = config.settings.http.contact.clone();
     let Some(named_table) = &args.table.table else {
-        return list(url, &settings, contact, args, talk);
+        return list(url, &settings, contact, args, talk, colour);
     };
     settings.from = parts(named_table).map_err(refuse)?;
     let known = |source: &&SourceSettings| {
@@ -164,6 +165,7 @@ fn list(
     contact: Option<String>,
     args: &Add,
     talk: Talk,
+    colour: Colour,
 ) -> Outcome<()> {
     let tables = ask(url, talk, table::tables(settings, contact))?;
     if args.json {
@@ -197,7 +199,7 @@ fn list(
             or_none(&found.cursors),
         ]);
     }
-    columns.print()?;
+    columns.print(colour)?;
     talk.say("nothing was added; name one with --table");
     Ok(())
 }

@@ -9,7 +9,7 @@ use springtide_store::{Change, Moment};
 use super::{Project, element_named};
 use crate::args::SettingFlags;
 use crate::args::project::Diff;
-use crate::columns::{Columns, Side, has_colour};
+use crate::columns::{Colour, Columns, Side};
 use crate::failure::{Failure, Outcome};
 use crate::json::print_json;
 use crate::moment::{self, local, relative, rfc3339};
@@ -27,7 +27,7 @@ struct Version {
     digest: Option<String>,
 }
 
-pub(crate) fn run(args: &Diff, project: &Project, talk: Talk) -> Outcome<()> {
+pub(crate) fn run(args: &Diff, project: &Project, talk: Talk, colour: Colour) -> Outcome<()> {
     #[derive(Serialize)]
     struct Document<'a> {
         element: u32,
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Diff, project: &Project, talk: Talk) -> Outcome<()> {
     let read = Versions::read(&*store, kept.element.id, settings).map_err(cannot)?;
     let versions = read.changes();
     if args.versions {
-        return list(versions, args.json, talk);
+        return list(versions, args.json, talk, colour);
     }
     let (before, after) = choose(args, read.len())?;
     let bodies = project.bodies()?;
@@ -96,11 +96,8 @@ pub(crate) fn run(args: &Diff, project: &Project, talk: Talk) -> Outcome<()> {
         talk.say("nothing that matters differs between the two versions");
         return Ok(());
     }
-    print(&format!(
-        "--- {}\n+++ {}\n{diff}",
-        name(before),
-        name(after)
-    ))
+    let (before, after) = (name(before), name(after));
+    print(&format!("--- {before}\n+++ {after}\n{diff}"), colour)
 }
 
 /// Which versions are meant.
@@ -140,7 +137,7 @@ fn version(number: u64, versions: &[Change]) -> Version {
     }
 }
 
-fn list(versions: &[Change], as_json: bool, talk: Talk) -> Outcome<()> {
+fn list(versions: &[Change], as_json: bool, talk: Talk, colour: Colour) -> Outcome<()> {
     let rows = (1..=versions.len() as u64).map(|number| version(number, versions));
     if as_json {
         return print_json(&rows.collect::<Vec<_>>());
@@ -166,12 +163,12 @@ fn list(versions: &[Change], as_json: bool, talk: Talk) -> Outcome<()> {
         talk.say("there is no version yet");
         return Ok(());
     }
-    columns.print()
+    columns.print(colour)
 }
 
 /// A diff on standard output, red and green on a terminal; what remote bytes would do to
 /// a terminal is undone.
-fn print(diff: &str) -> Outcome<()> {
+fn print(diff: &str, colour: Colour) -> Outcome<()> {
     let mut stdout = std::io::stdout().lock();
     let is_terminal = stdout.is_terminal();
     let mut text = String::with_capacity(diff.len() + diff.len() / 8);
@@ -181,14 +178,14 @@ fn print(diff: &str) -> Outcome<()> {
         } else {
             line.to_owned()
         };
-        let colour = match line.as_bytes().first() {
+        let paint = match line.as_bytes().first() {
             Some(b'+') => "\u{1b}[32m",
             Some(b'-') => "\u{1b}[31m",
             Some(b'@') => "\u{1b}[36m",
             _ => "",
         };
-        if has_colour() && !colour.is_empty() {
-            text.push_str(&format!("{colour}{line}\u{1b}[0m\n"));
+        if colour == Colour::Shown && !paint.is_empty() {
+            text.push_str(&format!("{paint}{line}\u{1b}[0m\n"));
         } else {
             text.push_str(&line);
             text.push('\n');

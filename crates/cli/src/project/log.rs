@@ -10,7 +10,7 @@ use springtide_store::{
 
 use super::{Project, element_named, source_named};
 use crate::args::project::{ChangeName, Log};
-use crate::columns::{Columns, Side};
+use crate::columns::{Colour, Columns, Side};
 use crate::failure::{Failure, Outcome};
 use crate::json::Lines;
 use crate::moment::{self, brief, relative, seconds_between};
@@ -24,9 +24,9 @@ const PAGE: usize = 1000;
 /// Addresses that are held at a time.
 const MOST_LOCATORS: usize = 100_000;
 
-pub(crate) fn run(args: &Log, project: &Project, talk: Talk) -> Outcome<()> {
+pub(crate) fn run(args: &Log, project: &Project, talk: Talk, colour: Colour) -> Outcome<()> {
     if args.rows {
-        return super::rows::log(args, project, talk);
+        return super::rows::log(args, project, talk, colour);
     }
     let now = moment::now();
     let store = project.read()?;
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Log, project: &Project, talk: Talk) -> Outcome<()> {
         None => DEFAULT_LIMIT,
     };
     if args.follow {
-        return reading.follow(store, limit);
+        return reading.follow(store, limit, colour);
     }
     let mut lines = args.json.then(Lines::new);
     let mut columns = Columns::new(COLUMNS);
@@ -101,7 +101,7 @@ pub(crate) fn run(args: &Log, project: &Project, talk: Talk) -> Outcome<()> {
         talk.say("no changes were found");
         return Ok(());
     }
-    columns.print()?;
+    columns.print(colour)?;
     if has_more {
         talk.say("and more; --limit N shows more, --json all");
     }
@@ -180,7 +180,7 @@ impl Reading<'_> {
     }
 
     /// Shows the newest, oldest first, and then each as it is found.
-    fn follow(&mut self, mut store: Box<dyn Reader>, limit: usize) -> Outcome<()> {
+    fn follow(&mut self, mut store: Box<dyn Reader>, limit: usize, colour: Colour) -> Outcome<()> {
         let (mut last, mut limit) = (None, limit);
         loop {
             let mut newest = None;
@@ -214,7 +214,7 @@ impl Reading<'_> {
             }
             lines.finish()?;
             if !columns.is_empty() {
-                columns.print()?;
+                columns.print(colour)?;
             }
             std::thread::sleep(LOOKS);
             // Sources and groups come, and a store may be made again.

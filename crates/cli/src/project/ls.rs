@@ -10,7 +10,7 @@ use springtide_store::{Moment, Reader, Source, State};
 use super::{Project, source_named, sources};
 use crate::args::SettingFlags;
 use crate::args::project::{Ls, StateName};
-use crate::columns::{Columns, Side};
+use crate::columns::{Colour, Columns, Side};
 use crate::config::Config;
 use crate::failure::Outcome;
 use crate::json::Lines;
@@ -21,12 +21,12 @@ use crate::talk::{Talk, count};
 /// Elements in a table for a person.
 const DEFAULT_LIMIT: usize = 50;
 
-pub(crate) fn run(args: &Ls, project: &Project, talk: Talk) -> Outcome<()> {
+pub(crate) fn run(args: &Ls, project: &Project, talk: Talk, colour: Colour) -> Outcome<()> {
     let config = project.config(&SettingFlags::default(), talk)?;
     let store = project.read()?;
     let mut sources = sources(project, &*store, &config)?;
     if args.elements {
-        return list_elements(args, project, &config, &*store, &sources, talk);
+        return list_elements(args, project, &config, &*store, &sources, talk, colour);
     }
     if let Some(name) = &args.source {
         let id = source_named(&sources, name)?.id;
@@ -46,10 +46,10 @@ pub(crate) fn run(args: &Ls, project: &Project, talk: Talk) -> Outcome<()> {
         }
         return lines.finish();
     }
-    list_sources(&sources, n, talk)
+    list_sources(&sources, n, talk, colour)
 }
 
-fn list_sources(sources: &[SourceView], limit: usize, talk: Talk) -> Outcome<()> {
+fn list_sources(sources: &[SourceView], limit: usize, talk: Talk, colour: Colour) -> Outcome<()> {
     if sources.is_empty() {
         talk.say("there are no sources; add one with `springtide add URL`");
         return Ok(());
@@ -82,7 +82,7 @@ fn list_sources(sources: &[SourceView], limit: usize, talk: Talk) -> Outcome<()>
         ]);
     }
     columns.leave_out(&["new", "failing", "blocked", "gone"], "0");
-    columns.print()?;
+    columns.print(colour)?;
     for source in sources.iter().take(limit) {
         if let Some(error) = &source.error {
             let message = crate::table::shorten_to(&error.message, 200);
@@ -111,6 +111,7 @@ fn list_elements(
     store: &dyn Reader,
     sources: &[Source],
     talk: Talk,
+    colour: Colour,
 ) -> Outcome<()> {
     let now = moment::now();
     let source = match &args.source {
@@ -199,7 +200,7 @@ fn list_elements(
     if talk != Talk::Verbose {
         columns.leave_out_whole("why");
     }
-    columns.print()?;
+    columns.print(colour)?;
     if has_more {
         let states = match source {
             Some(source) => States::of(std::iter::once(source)),

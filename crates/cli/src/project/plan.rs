@@ -7,6 +7,7 @@ use springtide_policy::{Caps, Objective};
 
 use super::{Project, sources};
 use crate::args::{self, ObjectiveName, OrderName, PolicyName, SettingFlags};
+use crate::columns::Colour;
 use crate::failure::{Failure, Outcome};
 use crate::moment;
 use crate::plan::{Origin, solve};
@@ -18,6 +19,7 @@ pub(crate) fn run(
     args: &args::Plan,
     project: &Project,
     talk: Talk,
+    colour: Colour,
     unfinished: &Unfinished,
 ) -> Outcome<()> {
     if args.caps.is_some() {
@@ -111,5 +113,13 @@ pub(crate) fn run(
         .floor
         .or_else(|| Some(view::floor(settings).as_per_day()));
     let from = Origin::Project(predicted);
-    solve(&table, from, &Caps::default(), &args, talk, unfinished)
+    solve(
+        &table,
+        from,
+        &Caps::default(),
+        &args,
+        talk,
+        colour,
+        unfinished,
+    )
 }

@@ -12,7 +12,7 @@ use super::log::since;
 use super::{Project, causes};
 use crate::args::SettingFlags;
 use crate::args::project::{Export, Log};
-use crate::columns::{Columns, Side};
+use crate::columns::{Colour, Columns, Side};
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
 use crate::json::{Lines, print_json};
@@ -64,7 +64,7 @@ fn refuse(table: &TableSettings) -> impl Fn(CopyError) -> Failure {
 }
 
 /// What happened to rows, newest first.
-pub(crate) fn log(args: &Log, project: &Project, talk: Talk) -> Outcome<()> {
+pub(crate) fn log(args: &Log, project: &Project, talk: Talk, colour: Colour) -> Outcome<()> {
     let now = moment::now();
     let config = project.config(&SettingFlags::default(), talk)?;
     let since = since(args.since.as_deref(), now)?;
@@ -137,7 +137,7 @@ pub(crate) fn log(args: &Log, project: &Project, talk: Talk) -> Outcome<()> {
         talk.say("no rows have changed");
         return Ok(());
     }
-    columns.print()
+    columns.print(colour)
 }
 
 /// The log of one table, newest first, a page at a time.

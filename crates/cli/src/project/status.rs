@@ -7,7 +7,7 @@ use super::Project;
 use super::log::since;
 use crate::args::SettingFlags;
 use crate::args::project::Status;
-use crate::columns::{Columns, Side};
+use crate::columns::{Colour, Columns, Side};
 use crate::config::Config;
 use crate::failure::{Code, Failure, Outcome};
 use crate::json::print_json;
@@ -24,7 +24,7 @@ const LONGEST_EXAMPLE: usize = 120;
 /// What an element that is gone says is no error to a person.
 const GONE: [&str; 3] = ["gone", "moved", "unlisted"];
 
-pub(crate) fn run(args: &Status, project: &Project, talk: Talk) -> Outcome<()> {
+pub(crate) fn run(args: &Status, project: &Project, talk: Talk, colour: Colour) -> Outcome<()> {
     let now = moment::now();
     let config = project.config(&SettingFlags::default(), talk)?;
     if args.check && !config.target.is_set() {
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Status, project: &Project, talk: Talk) -> Outcome<()> {
     if args.json {
         print_json(&document)?;
     } else {
-        print(&document, &config, now, talk)?;
+        print(&document, &config, now, talk, colour)?;
     }
     if args.check {
         return check(&document, &config, args.json, talk);
@@ -97,7 +97,13 @@ fn check(document: &view::Status, config: &Config, as_json: bool, talk: Talk) ->
         .hint(hint))
 }
 
-fn print(document: &view::Status, config: &Config, now: Moment, talk: Talk) -> Outcome<()> {
+fn print(
+    document: &view::Status,
+    config: &Config,
+    now: Moment,
+    talk: Talk,
+    colour: Colour,
+) -> Outcome<()> {
     use std::io::Write;
     let mut lines = Vec::new();
     let freshness = document.freshness;
@@ -254,7 +260,7 @@ fn print(document: &view::Status, config: &Config, now: Moment, talk: Talk) -> O
         let mut stdout = std::io::stdout().lock();
         writeln!(stdout).map_err(|error| unwritable("standard output", &error))?;
         drop(stdout);
-        columns.print()?;
+        columns.print(colour)?;
         if parts.len() > WORST {
             let more = count(parts.len() - WORST);
             talk.say(format!(
