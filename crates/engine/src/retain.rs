@@ -10,6 +10,7 @@ use springtide_policy::Span;
 use springtide_store::{Change, ChangeFilter, Fact, Moment, Reader, Source, SourceId};
 
 use crate::Error;
+pub use crate::set_clock::Present;
 use crate::settings::{Retain, Settings};
 
 /// A pass over all that is kept.
@@ -75,15 +76,15 @@ impl Retention {
     }
 
     /// What is to be forgotten of the next few changes and polls. Where the pass is comes
-    /// with it, to be kept in the same batch.
+    /// with it, to be kept in the same batch, and so does the present.
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub fn step(&mut self, store: &dyn Reader, now: Moment) -> Result<Step, Error> {
+    pub fn step(&mut self, store: &dyn Reader, now: &Present) -> Result<Step, Error> {
         if !self.is_any() {
             return Ok(Step::Over(Vec::new()));
         }
-        let mut facts = Vec::new();
+        let mut facts = vec![now.fact()];
         let changes = store.changes_after(self.change, PER_STEP)?;
         for change in &changes {
             facts.extend(self.fate(change, store, now)?);
@@ -118,7 +119,7 @@ impl Retention {
         &self,
         change: &Change,
         store: &dyn Reader,
-        now: Moment,
+        now: &Present,
     ) -> Result<Option<Fact>, Error> {
         let Some(rule) = self.rules.get(&change.source) else {
             return Ok(None);
@@ -148,7 +149,7 @@ impl Retention {
     }
 }
 
-fn is_older(at: Moment, span: Span, now: Moment) -> bool {
+fn is_older(at: Moment, span: Span, now: &Present) -> bool {
     let millis = span.as_days() * 86_400_000.0;
-    (now.0.saturating_sub(at.0)) as f64 > millis
+    now.age(at) as f64 > millis
 }

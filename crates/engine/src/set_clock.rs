@@ -5,44 +5,156 @@
 //! how far the clock was set. What is kept of hosts is then moved as far, so that a
 //! Retry-After or a back-off ends neither sooner nor later. After a restart of the machine
 //! nothing shows it, and a clock is believed that is not behind what was written.
+//!
+//! What is thrown away because of its age cannot be had back, so that there a clock is not
+//! believed as easily: see [`Present`].
 
-use springtide_store::{Fact, Host, Moment, Reader as _, Sqlite, Writer as _};
+use springtide_store::{Fact, Host, Moment, Reader, Sqlite, Writer as _};
 
 use crate::Error;
 use crate::clock::{Clock, Machine};
 
-/// Under which it is written down.
-const NAME: &str = "machine";
+/// Under which it is written down since when the machine is up, and what was the present.
+const MACHINE: &str = "machine";
+const PRESENT: &str = "present";
 /// Nothing is moved by less, in milliseconds: the time since the machine's start is told
 /// in hundredths of a second.
 const LEAST: i64 = 50;
+/// A clock that is further ahead than this of the time that is known to have passed is
+/// doubted, for as long. It is far more than a clock goes wrong by itself, and far less than
+/// what anybody keeps history for.
+const DOUBTED: i64 = 86_400_000;
 
-/// Moves what is kept of hosts as far as the clock was set since the last run.
+/// The present, to tell by it how old something is that was written down.
+///
+/// A clock that was set ahead (by a year, for a moment) would make all history too old to be
+/// kept. So one that is more than a day ahead of what is known to have passed is believed
+/// only after it has shown that for a day; until then, what was written before is as old as
+/// it is known to be, and what was written since as old as the clock says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Present {
+    clock: Moment,
+    doubt: Option<Doubt>,
+}
+
+/// A clock that went ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Doubt {
+    /// What it showed when that was first seen.
+    since: Moment,
+    /// The moment it is, as far as is known.
+    known: Moment,
+}
+
+impl Present {
+    /// What a clock shows that is believed.
+    pub fn at(clock: Moment) -> Self {
+        Self { clock, doubt: None }
+    }
+
+    /// What a clock shows beside a store. What is known of the time that has passed since it
+    /// was written is the machine's word, or else none.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn beside(store: &dyn Reader, clock: &Clock) -> Result<Self, Error> {
+        let now = clock.now();
+        let before = store.note(PRESENT)?;
+        Ok(match before.and_then(|bytes| Self::from_bytes(&bytes)) {
+            Some(before) => before.after(now, moved_by(store, clock)?),
+            None => Self::at(now),
+        })
+    }
+
+    /// How old something is that was written down then, in milliseconds; nothing if that is
+    /// still to come.
+    pub fn age(&self, at: Moment) -> i64 {
+        let now = match self.doubt {
+            Some(doubt) if at < doubt.since => doubt.known,
+            _ => self.clock,
+        };
+        now.0.saturating_sub(at.0).max(0)
+    }
+
+    /// How far the clock is ahead of what is known, in milliseconds, while it is doubted.
+    pub fn doubted_by(&self) -> Option<i64> {
+        let lead = |doubt: Doubt| self.clock.0.saturating_sub(doubt.known.0);
+        self.doubt.map(lead)
+    }
+
+    /// To be kept, for whoever comes next.
+    pub fn fact(&self) -> Fact {
+        let Doubt { since, known } = self.doubt.unwrap_or(Doubt {
+            since: Moment(i64::MAX),
+            known: self.clock,
+        });
+        let numbers = [self.clock, since, known].map(|moment| moment.0.to_le_bytes());
+        Fact::Note(PRESENT, Some(numbers.concat()))
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let number = |at: usize| {
+            let bytes = bytes.get(8 * at..8 * at + 8)?;
+            Some(Moment(i64::from_le_bytes(bytes.try_into().ok()?)))
+        };
+        let (clock, since, known) = (number(0)?, number(1)?, number(2)?);
+        let doubt = (since.0 != i64::MAX).then_some(Doubt { since, known });
+        Some(Self { clock, doubt })
+    }
+
+    /// The present later, when the clock shows this and was set by so much meanwhile, if
+    /// that is known.
+    fn after(self, clock: Moment, set_by: Option<i64>) -> Self {
+        let shown = clock.0.saturating_sub(self.clock.0);
+        let passed = set_by.map_or(0, |set_by| shown.saturating_sub(set_by).max(0));
+        let known = self.doubt.map_or(self.clock, |doubt| doubt.known);
+        let known = Moment(known.0.saturating_add(passed));
+        if clock.0.saturating_sub(known.0) <= DOUBTED {
+            return Self::at(clock);
+        }
+        let since = match self.doubt {
+            Some(doubt) if doubt.since <= clock => doubt.since,
+            _ => clock,
+        };
+        if clock.0.saturating_sub(since.0) >= DOUBTED {
+            return Self::at(clock);
+        }
+        let doubt = Some(Doubt { since, known });
+        Self { clock, doubt }
+    }
+}
+
+/// Moves what is kept of hosts as far as the clock was set since the last run, and writes
+/// down what time it is.
 ///
 /// # Errors
 /// If the store cannot be read or written.
 pub(crate) fn account_for(store: &mut Sqlite, clock: &Clock) -> Result<(), Error> {
-    let Some(machine) = clock.machine() else {
-        return Ok(());
-    };
-    let before = store.note(NAME)?.and_then(|bytes| from_bytes(&bytes));
-    let moved_by = match before {
-        Some(before) if before.boot == machine.boot => {
-            machine.up_since.saturating_sub(before.up_since)
-        }
-        _ => 0,
-    };
-    let is_moved = moved_by.abs() >= LEAST;
-    if !is_moved && before.is_some_and(|before| before.boot == machine.boot) {
-        return Ok(());
+    let mut facts = vec![Present::beside(store, clock)?.fact()];
+    let moved_by = moved_by(store, clock)?;
+    let is_moved = moved_by.is_some_and(|by| by.abs() >= LEAST);
+    if let Some(machine) = clock.machine()
+        && (is_moved || moved_by.is_none())
+    {
+        facts.push(Fact::Note(MACHINE, Some(to_bytes(machine))));
+    }
+    if let (true, Some(by)) = (is_moved, moved_by) {
+        let hosts = store.hosts()?.into_iter();
+        facts.extend(hosts.map(|host| Fact::Host(moved(host, by))));
     }
     // In one batch: whoever is killed here has moved all of them, or none.
-    let mut facts = vec![Fact::Note(NAME, Some(to_bytes(machine)))];
-    if is_moved {
-        let hosts = store.hosts()?.into_iter();
-        facts.extend(hosts.map(|host| Fact::Host(moved(host, moved_by))));
-    }
     Ok(store.commit(&facts)?)
+}
+
+/// How far the clock was set since the machine was last written down, in milliseconds;
+/// nothing is known of it if the machine was restarted since.
+fn moved_by(store: &dyn Reader, clock: &Clock) -> Result<Option<i64>, Error> {
+    let Some(machine) = clock.machine() else {
+        return Ok(None);
+    };
+    let before = store.note(MACHINE)?.and_then(|bytes| from_bytes(&bytes));
+    let before = before.filter(|before| before.boot == machine.boot);
+    Ok(before.map(|before| machine.up_since.saturating_sub(before.up_since)))
 }
 
 fn moved(mut host: Host, by: i64) -> Host {

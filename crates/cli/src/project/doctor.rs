@@ -5,18 +5,20 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 use springtide_engine::Settings;
+use springtide_engine::clock::Clock;
 use springtide_engine::detect::Lens;
-use springtide_engine::retain::{Retention, Step};
+use springtide_engine::retain::{Present, Retention, Step};
 use springtide_store::{Bodies, Error, Fact, Problem, Reader, Reading, Sqlite, Walk, Writer};
 
 use super::{PER_PAGE, Project, Shared};
 use crate::args::SettingFlags;
 use crate::args::project::Doctor;
+use crate::config::Config;
 use crate::failure::{Failure, Outcome};
 use crate::json::print_json;
+use crate::moment::brief;
 use crate::table::shorten_to;
 use crate::talk::{Talk, count, plural, size};
-use crate::{config::Config, moment};
 
 /// Problems that are listed; more would not be read.
 const MOST_LISTED: usize = 1000;
@@ -40,6 +42,8 @@ struct Findings {
     /// Whether the rest is what would have been done.
     #[serde(rename = "dry_run")]
     is_dry_run: bool,
+    /// How far the clock is ahead of the time that has passed, where it is doubted.
+    clock_ahead_seconds: Option<f64>,
     n_versions_forgotten: Option<u64>,
     n_polls_forgotten: Option<u64>,
     n_bodies_freed: Option<u64>,
@@ -275,9 +279,9 @@ fn forget(
     findings: &mut Findings,
 ) -> Outcome<()> {
     let mut retention = retention(project, store, settings)?;
-    let now = moment::now();
+    let now = present(store, findings)?;
     loop {
-        let step = retention.step(store, now).map_err(broken)?;
+        let step = retention.step(store, &now).map_err(broken)?;
         let (Step::Forget(facts) | Step::Over(facts)) = &step;
         findings.count(facts);
         store
@@ -295,6 +299,13 @@ fn retention(project: &Project, store: &dyn Reader, settings: &Settings) -> Outc
     Ok(Retention::new(settings, &sources))
 }
 
+/// The present, by which it is told what is too old.
+fn present(store: &dyn Reader, findings: &mut Findings) -> Outcome<Present> {
+    let now = Present::beside(store, &Clock::system()).map_err(broken)?;
+    findings.clock_ahead_seconds = now.doubted_by().map(|millis| millis as f64 / 1000.0);
+    Ok(now)
+}
+
 /// What `--gc` would forget and free.
 fn foresee<Access: Send>(
     project: &Project,
@@ -304,9 +315,9 @@ fn foresee<Access: Send>(
 ) -> Outcome<()> {
     let refuse = |error: Error| project.refuse(&error);
     let mut retention = retention(project, store, settings)?;
-    let now = moment::now();
+    let now = present(store, findings)?;
     loop {
-        let step = retention.step(store, now).map_err(broken)?;
+        let step = retention.step(store, &now).map_err(broken)?;
         let (Step::Forget(facts) | Step::Over(facts)) = &step;
         findings.count(facts);
         if matches!(step, Step::Over(_)) {
@@ -327,7 +338,7 @@ fn foresee<Access: Send>(
         for change in &changes {
             if let Some(body) = change.body
                 && retention
-                    .fate(change, store, now)
+                    .fate(change, store, &now)
                     .map_err(broken)?
                     .is_none()
             {
@@ -387,6 +398,13 @@ fn report(args: &Doctor, findings: &Findings, talk: Talk) -> Outcome<()> {
         }
         for problem in &findings.problems {
             talk.say(format!("problem: {problem}"));
+        }
+        if let Some(seconds) = findings.clock_ahead_seconds {
+            talk.say(format!(
+                "the clock is {} further than when the project last ran: nothing is forgotten \
+                 for being that much older before the clock has shown it for a day",
+                brief(seconds)
+            ));
         }
         let forgotten = [
             (findings.n_versions_forgotten, "version"),

@@ -301,7 +301,7 @@ impl Engine {
             self.take_in_listed(now)?;
             self.begin_requests(now)?;
             self.check_whether_over(now);
-            self.retain(now)?;
+            self.retain()?;
             blocking(|| self.keep())?;
             self.launch();
             // Meanwhile the next are asked.

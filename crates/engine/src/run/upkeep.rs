@@ -14,13 +14,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use springtide_store::{Bodies, Collection, Fact, Moment, Reader, Source, Sqlite};
+use springtide_store::{Bodies, Collection, Fact, Reader, Source, Sqlite};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::Engine;
 use crate::Error;
-use crate::retain::{Retention, Step};
+use crate::retain::{Present, Retention, Step};
 use crate::settings::Settings;
 
 /// Between two steps, and between two passes over all that is kept.
@@ -127,13 +127,14 @@ impl Drop for Upkeep {
 
 impl Engine {
     /// Forgets a little of what is not to be kept any longer.
-    pub(super) fn retain(&mut self, now: Moment) -> Result<(), Error> {
+    pub(super) fn retain(&mut self) -> Result<(), Error> {
         let upkeep = &mut self.upkeep;
         let at = Instant::now();
         let Some(retention) = upkeep.retention.as_mut().filter(|_| at >= upkeep.step_at) else {
             return Ok(());
         };
-        let step = retention.step(self.ledger.store(), now)?;
+        let now = Present::beside(self.ledger.store(), &self.context.clock)?;
+        let step = retention.step(self.ledger.store(), &now)?;
         let (Step::Forget(facts) | Step::Over(facts)) = &step;
         let is_body =
             |fact: &&Fact| matches!(fact, Fact::ChangeForgotten(_) | Fact::VersionForgotten(_));

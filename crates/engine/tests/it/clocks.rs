@@ -1,9 +1,14 @@
 //! Clocks that are set between runs. Within a run ours goes on whatever is done to the
 //! system's: see `clock.rs` of the engine.
 
+use std::path::Path;
+use std::time::Duration;
+
+use springtide_engine::Settings;
 use springtide_engine::clock::Clock;
-use springtide_engine::origin::{Behaviour, Network, Origin};
-use springtide_store::{Moment, Role, SourceKind, State};
+use springtide_engine::origin::{Behaviour, Network, Origin, SiteSettings};
+use springtide_policy::{Rate, Span};
+use springtide_store::{Moment, Reader as _, Role, SourceKind, Sqlite, State};
 
 use crate::run::{elements, quiet_site, settings};
 use crate::world::{BEGINNING, World};
@@ -144,4 +149,102 @@ async fn a_retry_after_is_as_long_as_it_was_after_the_clock_was_set_ahead() {
         run(outside(set_by, boot), 400.0).await;
         assert!(n_pages_asked(&origin) > n_before, "{set_by}");
     }
+}
+
+/// Changes and single polls that are kept of the time before a moment.
+fn n_kept_before(moment: i64, folder: &Path) -> (usize, usize) {
+    let store = Sqlite::read_only(folder.join(".springtide")).unwrap();
+    let changes = store.changes_after(0, usize::MAX).unwrap();
+    let polls = store.polls_after(0, usize::MAX).unwrap();
+    let is_before = |at: Moment| at.0 < moment;
+    (
+        changes.iter().filter(|c| is_before(c.found_at)).count(),
+        polls.iter().filter(|poll| is_before(poll.at)).count(),
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_ahead_for_a_moment_throws_no_history_away() {
+    // Whether the machine was up all the time, so that it knows how much time has passed,
+    // or was restarted, or says nothing of it.
+    for boots in [Some((1, 1)), Some((1, 2)), None] {
+        let folder = tempfile::tempdir().unwrap();
+        let world = ahead_by(0);
+        let rates = vec![Rate::per_day(8640.0).unwrap(); 2];
+        let site = SiteSettings {
+            rates,
+            ..SiteSettings::default()
+        };
+        let origin = world.site("busy.example", site);
+        let mut settings = settings(&[("docs", SourceKind::Sitemap, origin.url("/sitemap.xml"))]);
+        settings.budget.per_day = 8640.0;
+        settings.sources[0].retain.within = Some(Span::days(30.0).unwrap());
+        settings.sources[0].retain.polls = Some(Span::days(30.0).unwrap());
+        let run = async |set_by: i64, boot: Option<u128>, settings: &Settings, seconds: f64| {
+            let now = world.network.clock().now();
+            let clock = Clock::starting_at(Moment(now.0 + set_by));
+            let clock = match boot {
+                Some(boot) => clock.on_machine(boot, HOUR + now.0 - BEGINNING.0),
+                None => clock,
+            };
+            let outside = springtide_engine::Outside {
+                clock,
+                ..world.outside()
+            };
+            let (_handle, controls) = springtide_engine::handle();
+            let until = crate::world::for_seconds(seconds);
+            let run =
+                springtide_engine::run(folder.path(), settings.clone(), until, controls, outside);
+            run.await.unwrap()
+        };
+        let (before, after) = boots.unzip();
+        run(0, before, &settings, 1200.0).await;
+        let end = world.network.clock().now().0;
+        let was = n_kept_before(end, folder.path());
+        assert!(was.0 > 50 && was.1 > 100, "{was:?}");
+        // Three times, as one who is started again and again.
+        for _ in 0..3 {
+            run(YEAR, after, &settings, 1200.0).await;
+            assert_eq!(n_kept_before(end, folder.path()), was, "{boots:?}");
+        }
+        run(0, after, &settings, 1200.0).await;
+        assert_eq!(n_kept_before(end, folder.path()), was, "{boots:?}");
+
+        // What a clock has shown for a day is true.
+        run(YEAR, after, &settings, 1200.0).await;
+        settings.budget.per_day = 100.0;
+        run(YEAR, after, &settings, 86_400.0).await;
+        // But for the last change of each element, which brought its copy.
+        let (n_changes, n_polls) = n_kept_before(end, folder.path());
+        assert!(
+            n_changes <= 2 && n_polls == 0,
+            "{boots:?}: {n_changes}, {n_polls}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_grown_too_old_while_nobody_ran_is_forgotten_at_once_if_the_machine_was_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = ahead_by(0);
+    let origin = quiet_site(&world, 2);
+    let mut settings = settings(&[("docs", SourceKind::Sitemap, origin.url("/sitemap.xml"))]);
+    settings.sources[0].retain.polls = Some(Span::days(30.0).unwrap());
+    let run = async || {
+        let now = world.network.clock().now();
+        let outside = springtide_engine::Outside {
+            clock: Clock::starting_at(now).on_machine(1, HOUR + now.0 - BEGINNING.0),
+            ..world.outside()
+        };
+        let (_handle, controls) = springtide_engine::handle();
+        let until = crate::world::for_seconds(60.0);
+        let run = springtide_engine::run(folder.path(), settings.clone(), until, controls, outside);
+        run.await.unwrap()
+    };
+    run().await;
+    tokio::time::sleep(Duration::from_secs(40 * 86_400)).await;
+    run().await;
+    let store = Sqlite::read_only(folder.path().join(".springtide")).unwrap();
+    let oldest = store.polls_after(0, 1).unwrap()[0].at;
+    assert!(oldest.0 > BEGINNING.0 + 39 * 24 * HOUR, "{oldest:?}");
 }
