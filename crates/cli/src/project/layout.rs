@@ -11,6 +11,8 @@ use springtide_store::{Copy, Kept};
 use twox_hash::XxHash3_64;
 use url::Url;
 
+use crate::table::is_invisible;
+
 /// The names that are given, one after the other.
 pub(super) struct Layout {
     is_flat: bool,
@@ -143,8 +145,11 @@ fn decoded(text: &str) -> String {
 /// A part that any file system takes. Of one that is too long as much as fits, and a
 /// digest of the whole address.
 fn part(text: &str, locator: &str) -> String {
+    // Invisible ones too: whoever looks into the folder would take the name for another.
     let is_bad = |c: char| {
-        c.is_control() || matches!(c, '/' | '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|')
+        c.is_control()
+            || is_invisible(c)
+            || matches!(c, '/' | '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|')
     };
     let mut name: String = text
         .chars()
@@ -305,6 +310,20 @@ mod tests {
                 "a.example/what",
             ),
             ("r0102", "application/json", "shop/r0102.json"),
+        ]);
+    }
+
+    #[test]
+    fn names_look_like_what_they_are() {
+        check(&[
+            (
+                "https://a.example/%E2%80%AEgnp.exe",
+                "x/y",
+                "a.example/_gnp.exe",
+            ),
+            ("https://a.example/a%E2%80%8Bb", "x/y", "a.example/a_b"),
+            // And still are two.
+            ("https://a.example/a%EF%BB%BFb", "x/y", "a.example/a_b~2"),
         ]);
     }
 

@@ -250,7 +250,7 @@ fn visible(c: char) -> impl Iterator<Item = char> {
 
 /// Characters that have no width, or that change in which direction others are shown: with
 /// them a text looks like another.
-fn is_invisible(c: char) -> bool {
+pub(crate) fn is_invisible(c: char) -> bool {
     matches!(
         c,
         '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
