@@ -68,10 +68,24 @@ impl Agenda {
         if !is_free {
             return None;
         }
-        match self.first_pass.next() {
-            Some(group) => Some(self.new_of(group, false, now)),
-            None => self.next_new_rows(false, now),
+        if let Some(group) = self.first_pass.next() {
+            return Some(self.new_of(group, false, now));
         }
+        if let Some(request) = self.next_new_rows(false, now) {
+            return Some(request);
+        }
+        self.new_beside_waiting(now)
+    }
+
+    /// A new element that is free, of a group in which polls wait that only the budget
+    /// keeps from leaving. They hold up nobody who needs none of it: a few retries on each
+    /// host would else be as long in the way of a first pass as a small budget takes.
+    fn new_beside_waiting(&mut self, now: Time) -> Option<Request> {
+        let leaves_at = self.leaves_at(now);
+        let with_new = |group| self.first_pass.has(group);
+        let group = self.gate.free_beside_waiting(with_new, leaves_at, now)?;
+        self.first_pass.take(Some(group));
+        Some(self.new_of(Some(group), false, now))
     }
 
     /// Someone who waits for a group and whose turn has come, or who waits in vain.
@@ -113,7 +127,10 @@ impl Agenda {
         if self.has_free_first_polls() && self.first_pass.n_left() > 0 {
             let ready = match self.first_pass.is_ready() {
                 true => now,
-                false => self.gate.reopens_at(),
+                false => {
+                    let with_new = |group| self.first_pass.has(group);
+                    earlier(self.gate.reopens_at(), self.gate.frees_at(with_new))
+                }
             };
             consider(match self.settings.window {
                 Some(window) => window.opens_at(later(ready, now)),
@@ -606,5 +623,50 @@ mod tests {
         // Nobody looks before the gap is over.
         let request = agenda.next(now + gap + gap, &mut rng);
         assert!(matches!(request, Some(Request::New { .. })), "{request:?}");
+    }
+
+    /// Several hosts with elements that failed, as an archive of old addresses has them. The
+    /// budget has a poll to spend every four and a half seconds, when all hosts are within
+    /// their gaps, so that those that failed wait for them, all together.
+    #[test]
+    fn what_waits_for_the_budget_holds_up_no_first_poll_that_is_free() {
+        let (n_groups, n_new) = (5, 20);
+        let mut agenda = agenda(schedule::Choice::Learned, 19_200.0, 0);
+        agenda.settings.first_pass = FirstPolls::Free;
+        let mut rng = Pcg64::seed_from_u64(1);
+        let (mut now, gap) = (Time(10.0), Span(1.0 / 86_400.0));
+        for number in 0..n_groups {
+            let group = GroupId::new(number).unwrap();
+            agenda.gate_mut().set_limit(group, gap, 1);
+            agenda.add_new(Some(group), n_new, now);
+            for id in 0..4 {
+                agenda.look_at(ElementId(4 * number + id), Some(group), now);
+            }
+        }
+        let end = Time(now.0 + 2.0 * n_new as f64 * gap.0);
+        let (mut n_first, mut n_counted) = (0, 0);
+        while now <= end {
+            while let Some(request) = agenda.next(now, &mut rng) {
+                let group = match request {
+                    Request::New { group, is_counted } => {
+                        assert!(!is_counted);
+                        n_first += 1;
+                        group
+                    }
+                    Request::Poll(poll) => {
+                        n_counted += 1;
+                        agenda.finish(poll.id);
+                        poll.group
+                    }
+                    request => panic!("{request:?}"),
+                };
+                agenda.ended(group.unwrap(), Verdict::Fine, now, &mut rng);
+            }
+            let wake_at = agenda.wake_at(now);
+            assert!(wake_at > now, "it would ask again and again");
+            now = wake_at;
+        }
+        assert_eq!(n_first, u64::from(n_groups) * n_new);
+        assert!((5..15).contains(&n_counted), "{n_counted} in 40 s");
     }
 }

@@ -48,6 +48,11 @@ impl FirstPass {
         self.n_left
     }
 
+    /// Whether a group has any, be it open or not.
+    pub(super) fn has(&self, group: GroupId) -> bool {
+        self.groups.contains_key(&Some(group))
+    }
+
     /// Whether there is a group that may be asked for one now.
     pub(super) fn is_ready(&mut self) -> bool {
         drop_outdated(&mut self.owed, &mut self.groups);

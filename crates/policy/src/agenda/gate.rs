@@ -255,6 +255,37 @@ impl Gate {
         Some((group, waiting))
     }
 
+    /// One of those groups which may be asked now though someone waits there, since nobody
+    /// of them may leave yet.
+    pub(super) fn free_beside_waiting(
+        &self,
+        which: impl Fn(GroupId) -> bool,
+        leaves_at: impl Fn(&Poll) -> Time,
+        now: Time,
+    ) -> Option<GroupId> {
+        let goes = |waiting: &Waiting| match waiting {
+            Waiting::Poll(poll) => leaves_at(poll) <= now,
+            Waiting::Hop(_) => true,
+        };
+        let may_ask = |group: &GroupId| {
+            let entry = &self.entries[group];
+            let is_free = entry.n_holds == 0 && entry.limit.free_at() <= now;
+            is_free && !entry.waiting.iter().any(goes)
+        };
+        let mut busy = self.busy.iter().copied();
+        busy.find(|group| which(*group) && may_ask(group))
+    }
+
+    /// When the first of those groups may be asked in which someone waits.
+    pub(super) fn frees_at(&self, which: impl Fn(GroupId) -> bool) -> Time {
+        let busy = self.busy.iter().filter(|group| which(**group));
+        let free_at = busy.map(|group| match &self.entries[group] {
+            entry if entry.n_holds == 0 => entry.limit.free_at(),
+            _ => Time::NEVER,
+        });
+        free_at.fold(Time::NEVER, super::earlier)
+    }
+
     /// Those who wait for a group that is left alone until later than this go home.
     pub(super) fn take_hopeless(&mut self, by: Time) -> Vec<(GroupId, Waiting)> {
         let mut home = Vec::new();
