@@ -32,6 +32,12 @@ impl Newcomers {
         self.groups.entry(group).or_default();
     }
 
+    /// An element of the store that was never asked for, though a poll of it is there: it
+    /// goes first.
+    pub(crate) fn expect_again(&mut self, group: GroupId, id: ElementId) {
+        self.groups.entry(group).or_default().next.push_back(id);
+    }
+
     /// An element that was not known before.
     pub(crate) fn add(&mut self, group: GroupId, id: ElementId) {
         let queue = self.groups.entry(group).or_insert_with(|| Queue {

@@ -263,10 +263,14 @@ impl Engine {
                 false if time_out > ROBOTS_HOLD => ROBOTS_HOLD,
                 _ => time_out,
             };
-            let due = match !is_gone && is_mending && self.was_not_allowed(id)? {
-                true => at,
-                false => polled_at + wait,
-            };
+            let is_mended = !is_gone && is_mending && self.was_not_allowed(id)?;
+            if is_mended && !search_hosts.contains(&group) {
+                // Nobody was asked: its first poll is still to come, and as free as others.
+                self.newcomers.expect_again(group, id);
+                self.agenda.add_new(Some(group), 1, at);
+                continue;
+            }
+            let due = if is_mended { at } else { polled_at + wait };
             self.agenda.look_at(id, Some(group), due);
         }
         for (id, group) in unread {
