@@ -80,7 +80,8 @@ pub(crate) fn run(args: &Log, project: &Project, talk: Talk, colour: Colour) -> 
         if folds && folded.takes(change) {
             return Ok(true);
         }
-        if n_shown == limit {
+        // Those that were folded are still to be shown, before this one.
+        if n_shown + folded.n_lines() >= limit {
             has_more = true;
             return Ok(false);
         }
@@ -305,6 +306,11 @@ impl Folded {
         };
     }
 
+    /// How many lines they take.
+    fn n_lines(&self) -> usize {
+        usize::from(self.found_at.is_some())
+    }
+
     /// Writes them down, and says in how many lines.
     fn flush(&mut self, columns: &mut Columns, now: Moment) -> usize {
         let Some(found_at) = self.found_at else {
@@ -348,7 +354,7 @@ pub(crate) fn since(text: Option<&str>, now: Moment) -> Outcome<Option<Moment>> 
 pub(crate) fn moment_named(flag: &str, text: &str, now: Moment) -> Outcome<Moment> {
     moment::since(text, now).map_err(|cause| {
         let text = crate::table::shorten(text);
-        Failure::input(format!("cannot understand {flag}")).cause(format!("{cause}, not `{text}`"))
+        Failure::input(format!("cannot understand {flag}")).cause(format!("`{text}`: {cause}"))
     })
 }
 

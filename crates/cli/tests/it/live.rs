@@ -220,6 +220,30 @@ fn what_the_file_did_not_allow_is_polled_when_it_does() {
     assert_eq!(row["state"], "ok");
 }
 
+/// A list of addresses that were not allowed is a first pass when they are, and not a day's
+/// budget.
+#[test]
+fn what_the_file_did_not_allow_is_as_free_as_a_first_pass_when_it_does() {
+    let (origin, place) = (origin(6), Place::new());
+    let pages = (0..6).map(|n| origin.url(&origin.site().path(n)));
+    let list = pages.collect::<Vec<_>>().join("\n");
+    std::fs::write(place.path("urls.txt"), list).unwrap();
+    let file = "[budget]\npolls = \"5/day\"\n[[group]]\nmatch = \"*\"\nrate = \"100/s\"\n\
+                [source.urls]\nkind = \"list\"\nfile = \"urls.txt\"\n";
+    std::fs::write(place.path("springtide.toml"), file).unwrap();
+    place.run("run --once").failed(3, &["private or special"]);
+    let mended = format!("[http]\nallow_private = true\n{file}");
+    std::fs::write(place.path("springtide.toml"), mended).unwrap();
+    place.run("run --once --for 60s").ok();
+    let rows = lines(&place.run("ls --elements --json").ok());
+    assert_eq!(rows.len(), 6);
+    assert!(rows.iter().all(|row| row["state"] == "ok"), "{rows:?}");
+    assert_eq!(
+        json(&place.run("status --json").ok())["budget"]["used_today"],
+        0
+    );
+}
+
 /// A name, a copy of now and of then, and the changes that someone looks for.
 #[test]
 fn a_source_is_renamed_its_copies_printed_and_its_log_searched() {
@@ -294,6 +318,25 @@ fn a_source_is_renamed_its_copies_printed_and_its_log_searched() {
         assert_eq!(after["source"], "manual");
         assert_eq!(before["id"], after["id"]);
         assert!(after["n_polls"].as_u64() >= before["n_polls"].as_u64());
+    }
+}
+
+#[test]
+fn a_log_has_as_many_lines_as_were_asked_for() {
+    let (origin, place) = (origin(3), place());
+    for n in 0..3 {
+        let page = origin.url(&origin.site().path(n));
+        place.run(&format!("add {page} --offline")).ok();
+        place.run("run --once").ok();
+        origin.site().change(n);
+        place.run(&format!("poll {page}")).ok();
+    }
+    // A change and a first copy, three times.
+    for limit in 1..=7_usize {
+        let table = place.run(&format!("log --limit {limit}")).ok();
+        let n_lines = table.stdout.lines().count();
+        assert_eq!(n_lines, 1 + limit.min(6), "{limit}: {}", table.stdout);
+        assert_eq!(table.stderr.contains("and more"), limit < 6, "{limit}");
     }
 }
 
