@@ -110,6 +110,7 @@ fn add(
     }
 
     let (mut added, mut refused) = (Vec::new(), Vec::new());
+    let mut names = Vec::new();
     for meant in meant {
         if let Meant::Search(source) = meant {
             // The file has it; its rows are still to be taken in.
@@ -122,6 +123,7 @@ fn add(
         }
         if let Some(name) = meant.known_as(&config) {
             talk.say(format!("{} is there already, as {name}", meant.shown()));
+            names.push(name.to_owned());
             continue;
         }
         let mut source = meant.settings(args, &config, folder)?;
@@ -160,13 +162,13 @@ fn add(
         }
         .register(&mut *store, &config, talk)?,
     };
-    let names: Vec<&str> = added
+    let new: Vec<&str> = added
         .iter()
         .map(|(source, _)| source.name.as_str())
         .collect();
     let mut failed = registered.failed.iter();
-    if let Some((name, cause)) = failed.find(|(name, _)| names.contains(&name.as_str())) {
-        forget(&mut *store, &names)?;
+    if let Some((name, cause)) = failed.find(|(name, _)| new.contains(&name.as_str())) {
+        forget(&mut *store, &new)?;
         let is_search = |(source, _): &(SourceSettings, _)| {
             source.name == *name && source.kind == SourceKind::Search
         };
@@ -185,7 +187,10 @@ fn add(
                 networks.iter().map(ToString::to_string).collect()
             }
             Some(AllowPrivate(settings::AllowPrivate::All)) => {
-                let hosts = hosts(project, &*store, &added)?;
+                // Also of those that were there: whoever reads that a private address was
+                // not asked gives the flag with the same words as before.
+                names.extend(new.into_iter().map(ToOwned::to_owned));
+                let hosts = hosts(project, &*store, &names)?;
                 private_addresses(&hosts, talk)
             }
         };
@@ -271,11 +276,11 @@ fn all_refused(mut refused: Vec<Failure>) -> Failure {
         .hint("check them; --offline adds them without fetching")
 }
 
-/// An address of each host that new sources have: their own, or those of a list.
+/// An address of each host that these sources have: their own, or those of a list.
 fn hosts(
     project: &Project,
     store: &dyn Reader,
-    added: &[(SourceSettings, Found)],
+    names: &[String],
 ) -> Outcome<BTreeMap<String, Url>> {
     let refuse = |error| project.refuse(&error);
     let mut hosts = BTreeMap::new();
@@ -287,14 +292,11 @@ fn hosts(
             hosts.entry(host).or_insert(url);
         }
     };
-    let known = store.sources().map_err(refuse)?;
-    for (source, _) in added {
+    let sources = store.sources().map_err(refuse)?.into_iter();
+    for source in sources.filter(|source| names.contains(&source.name)) {
         take(&source.url);
-        let listed = known
-            .iter()
-            .find(|known| known.name == source.name && known.kind == SourceKind::List);
-        if let Some(listed) = listed {
-            let mut walk = Walk::new(Some(listed.id), PER_PAGE);
+        if source.kind == SourceKind::List {
+            let mut walk = Walk::new(Some(source.id), PER_PAGE);
             while let Some(page) = walk.next(store).map_err(refuse)? {
                 page.iter().for_each(|kept| take(&kept.element.locator));
             }

@@ -58,6 +58,14 @@ fn a_list_that_is_added_may_have_private_addresses_if_that_was_said() {
     let file = place.read("springtide.toml");
     let allowed = "allow_private = [\"127.0.0.1\", \"127.0.0.3\"]";
     assert!(file.contains(allowed), "{file}");
+    // As somebody says it who has first tried without.
+    let later = Place::with("urls.txt", urls);
+    later.run("add urls.txt").ok();
+    assert!(!later.read("springtide.toml").contains("allow_private"));
+    let again = later.run("add urls.txt --allow-private").ok();
+    assert!(again.stderr.contains("there already"), "{}", again.stderr);
+    let file = later.read("springtide.toml");
+    assert!(file.contains(allowed), "{file}");
     let given = Place::with("urls.txt", urls);
     given.run("add urls.txt --allow-private=127.0.0.0/8").ok();
     assert!(given.read("springtide.toml").contains("[\"127.0.0.0/8\"]"));
