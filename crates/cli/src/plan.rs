@@ -419,11 +419,10 @@ impl Summary {
                     percent(*high)
                 ));
                 lines.push(format!("  predicted age       {age} now"));
-                lines.push(format!(
-                    "  in the long run     freshness {}, age {}",
-                    percent(long_run.freshness),
-                    days(long_run.age_days)
-                ));
+                let freshness = percent(long_run.freshness);
+                lines.push(format!("  in the long run     freshness {freshness}"));
+                let age = days(long_run.age_days);
+                lines.push(format!("                      age       {age}"));
             }
             _ => {
                 lines.push(format!("  predicted freshness {}", percent(freshness)));
@@ -587,6 +586,34 @@ fn curve(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_summary_fits_eighty_columns_though_some_are_never_polled() {
+        let summary = Summary {
+            n_elements: 123_456,
+            n_unpolled: 12_345,
+            budget_per_day: 123_456.0,
+            used_per_day: 123_456.0,
+            objective: "freshness".to_owned(),
+            policy: "optimal".to_owned(),
+            order: "fixed".to_owned(),
+            freshness: 0.123,
+            age_days: f64::INFINITY,
+            content_staleness: f64::INFINITY,
+            price: None,
+            own: Some(Own {
+                predicted_low: Some(0.1),
+                predicted_high: Some(0.2),
+                long_run: LongRun {
+                    freshness: 0.123,
+                    age_days: f64::INFINITY,
+                },
+            }),
+        };
+        for line in summary.lines(PaceUnit::Day, Talk::Normal) {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
 
     #[test]
     fn numbers_read_well() {
