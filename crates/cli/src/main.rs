@@ -136,7 +136,7 @@ fn refuse_arguments(error: &clap::Error) -> ExitCode {
         let flag = context(ContextKind::InvalidArg);
         let value = shorten(&context(ContextKind::InvalidValue));
         let failure = Failure::input(format!("cannot understand {flag}"))
-            .cause(format!("{cause}, not `{value}`"))
+            .cause(format!("`{value}`: {cause}"))
             .hint("springtide help says what it takes");
         say_always(failure.to_string());
         return ExitCode::from(failure.code as u8);

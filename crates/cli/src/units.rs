@@ -1,6 +1,7 @@
 //! Rates, spans and ratios as people write them.
 
 use std::net::IpAddr;
+use std::str::FromStr;
 
 use ipnet::IpNet;
 use springtide_engine::settings::Burst;
@@ -220,6 +221,13 @@ pub(crate) fn ratio(text: &str) -> Result<f64, String> {
     } else {
         Err("a share lies between 0 and 1, or 0% and 100%".into())
     }
+}
+
+/// A whole number above zero.
+pub(crate) fn count<N: FromStr + Default + PartialEq>(text: &str) -> Result<N, String> {
+    let number: Option<N> = text.trim().parse().ok();
+    let number = number.filter(|number| *number != N::default());
+    number.ok_or_else(|| "a whole number above zero is expected".into())
 }
 
 /// A number above zero: `4.6`.

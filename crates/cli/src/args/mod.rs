@@ -385,13 +385,13 @@ pub(crate) struct SamplingArgs {
     #[arg(long, value_name = "SPAN", value_parser = units::span)]
     pub(crate) cycle: Option<Span>,
     /// Elements sampled of each site [default: chosen]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = units::count::<u32>)]
     pub(crate) sample_size: Option<u32>,
     /// How sure sample-adaptive is before it decides [default: 0.9]
     #[arg(long, value_name = "SHARE", value_parser = units::ratio)]
     pub(crate) confidence: Option<f64>,
     /// Elements that sample-adaptive samples at a time [default: 10]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = units::count::<u32>)]
     pub(crate) step: Option<u32>,
     /// What a sample costs, as a share of a poll [default: 1]
     #[arg(long, value_name = "SHARE", value_parser = units::ratio)]
@@ -525,27 +525,27 @@ pub(crate) struct Cover {
     pub(crate) max_terms: u8,
     /// Choose among the K most frequent terms of the rows not yet covered [default:
     /// all terms]
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "K", value_parser = units::count::<u64>)]
     pub(crate) keywords: Option<u64>,
     /// Words to leave out, instead of the commonest English ones
     #[arg(long, value_name = "FILE")]
     pub(crate) stop_words: Option<PathBuf>,
     /// Results that come with one request
     #[arg(long, value_name = "N", default_value_t = 10,
-        value_parser = clap::value_parser!(u64).range(1..))]
+        value_parser = units::count::<u64>)]
     pub(crate) page_size: u64,
     /// The most results that the server gives to a query
     #[arg(long, value_name = "N", default_value_t = 1000,
-        value_parser = clap::value_parser!(u64).range(1..))]
+        value_parser = units::count::<u64>)]
     pub(crate) top: u64,
     /// How much of an answer is read
     #[arg(long, value_enum, default_value_t = MethodName::AllPages)]
     pub(crate) method: MethodName,
     /// At most this many queries
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = units::count::<u64>)]
     pub(crate) max_queries: Option<u64>,
     /// At most this many requests, all queries together
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = units::count::<u64>)]
     pub(crate) max_requests: Option<u64>,
     /// Stop when this share of the rows is covered, as in 99%
     #[arg(long, value_name = "RATIO", value_parser = units::ratio)]

@@ -231,7 +231,7 @@ fn variable<T: FromVariable>(path: &str) -> Outcome<Option<T>> {
     let value = T::from_variable(&text);
     value.map(Some).map_err(|cause| {
         Failure::input(format!("cannot understand {name}"))
-            .cause(format!("{cause}, not `{}`", crate::table::shorten(&text)))
+            .cause(format!("`{}`: {cause}", crate::table::shorten(&text)))
             .hint(format!("it is written as `{path}` in {FILE}"))
     })
 }

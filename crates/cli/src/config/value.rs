@@ -31,7 +31,7 @@ macro_rules! written {
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
                 from.deserialize_any(Text($expected)).and_then(|text| {
-                    let refuse = |why| de::Error::custom(format!("{why}, not `{text}`"));
+                    let refuse = |why| de::Error::custom(format!("`{text}`: {why}"));
                     text.parse().map_err(refuse)
                 })
             }

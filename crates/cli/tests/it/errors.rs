@@ -112,3 +112,27 @@ fn a_table_without_rows_is_refused() {
         .run("plan --rates rates.csv --budget 1/day")
         .failed(2, &["there are no rows"]);
 }
+
+#[test]
+fn a_flag_that_cannot_be_understood_is_shown_with_what_is_expected() {
+    let place = Place::with("rates.csv", "id,rate_per_day\na,1\n");
+    for (budget, why) in [
+        ("-1/day", "`-1/day`: `-1` is below zero"),
+        (
+            "10",
+            "`10`: a number per time is expected, such as 2000/day",
+        ),
+        (
+            "inf/day",
+            "`inf/day`: the number is too large, or none at all",
+        ),
+    ] {
+        let line = format!("plan --rates rates.csv --budget={budget}");
+        place.run(&line).failed(2, &["--budget", why]);
+    }
+    for value in ["0", "x", "-1"] {
+        let line = format!("cover --rows rates.csv --attribute id --max-queries={value}");
+        let why = format!("`{value}`: a whole number above zero is expected");
+        place.run(&line).failed(2, &["--max-queries", &why]);
+    }
+}
