@@ -4,6 +4,7 @@ use std::path::Path;
 
 use springtide_engine::fetch::guard::Guard;
 use springtide_engine::settings::{Settings, SourceSettings};
+use springtide_engine::view::fit_to_show;
 use springtide_engine::{Ended, Error, Handle, Heard, Outside, RobotsFound, Until, handle};
 use springtide_store::SourceKind;
 
@@ -41,7 +42,10 @@ pub(crate) fn inspect(
     source: &SourceSettings,
 ) -> Outcome<Found> {
     let refuse = || {
-        let what = format!("cannot fetch {}", shorten_to(&source.url, 200));
+        let what = format!(
+            "cannot fetch {}",
+            shorten_to(&fit_to_show(&source.url), 200)
+        );
         Failure::new(Code::SomeFailed, what)
     };
     let url = address(&source.url).map_err(|why| refuse().cause(why))?;

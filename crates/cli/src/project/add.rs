@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use springtide_engine::fetch::guard::is_public;
 use springtide_engine::settings::{self, SourceSettings};
-use springtide_engine::view::kind_name;
+use springtide_engine::view::{fit_to_show, kind_name};
 use springtide_store::{Fact, Memory, Reader, SourceKind, Walk, Writer};
 use url::Url;
 
@@ -358,8 +358,9 @@ impl Meant {
             return Ok(Self::Search(Box::new(source.clone())));
         }
         let path = Path::new(text.strip_prefix("file://").unwrap_or(text));
-        let refuse =
-            |cause: String| Failure::input(format!("cannot add {}", shorten(text))).cause(cause);
+        let refuse = |cause: String| {
+            Failure::input(format!("cannot add {}", shorten(&fit_to_show(text)))).cause(cause)
+        };
         if args.kind == Some(AddKind::List) || path.is_file() {
             if !path.is_file() {
                 return Err(refuse("there is no such file".to_owned()).hint("check the path"));
@@ -381,7 +382,7 @@ impl Meant {
 
     fn shown(&self) -> String {
         match self {
-            Self::Url(url) => shorten_to(url.as_str(), 200),
+            Self::Url(url) => shorten_to(&fit_to_show(url.as_str()), 200),
             Self::File(path) => path.display().to_string(),
             Self::Search(source) => source.name.clone(),
         }
@@ -512,7 +513,7 @@ impl Row {
         Self {
             name: source.name.clone(),
             kind: kind_name(source.kind),
-            url: place.unwrap_or_else(|| source.url.clone()),
+            url: place.unwrap_or_else(|| fit_to_show(&source.url).into_owned()),
             found,
         }
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 use springtide_engine::settings::{SourceSettings, TableSettings};
 use springtide_engine::table::{self, Found, From, Listed};
+use springtide_engine::view::fit_to_show;
 use springtide_store::SourceKind;
 use toml_edit::{Array, Value};
 
@@ -37,7 +38,7 @@ pub(crate) fn run(
             .hint("give one address of a database, and --table NAME"));
     };
     let refuse = |(why, hint): (String, &'static str)| {
-        Failure::input(format!("cannot add {}", shorten(&shown(url))))
+        Failure::input(format!("cannot add {}", shorten(&fit_to_show(url))))
             .cause(why)
             .hint(hint)
     };
@@ -140,22 +141,10 @@ fn ask<T>(
     let answered = live::runtime()?.block_on(asked);
     drop(looking);
     answered.map_err(|failure| {
-        Failure::input(format!("cannot read {}", shorten(&shown(url))))
+        Failure::input(format!("cannot read {}", shorten(&fit_to_show(url))))
             .cause(shorten_to(&failure.message, 300))
             .hint("check address, user and password; --offline adds it without asking")
     })
-}
-
-/// An address without what may be a secret.
-fn shown(url: &str) -> String {
-    match url::Url::parse(url) {
-        Ok(mut url) if url.password().is_some() => {
-            // It can be set if it is there.
-            let _ = url.set_password(None);
-            url.to_string()
-        }
-        _ => url.to_owned(),
-    }
 }
 
 /// Lists the tables that may be read.

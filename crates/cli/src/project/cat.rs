@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use springtide_engine::view::fit_to_show;
 use springtide_store::{Change, ChangeFilter, ChangeKind};
 
 use super::{Project, element_named};
@@ -18,7 +19,11 @@ pub(crate) fn run(args: &Cat, project: &Project) -> Outcome<()> {
     let refuse = |error| project.refuse(&error);
     let kept = element_named(project, &*store, &args.element)?;
     let none = |cause: &str| {
-        Failure::input(format!("there is no copy of {}", shorten(&args.element))).cause(cause)
+        Failure::input(format!(
+            "there is no copy of {}",
+            shorten(&fit_to_show(&args.element))
+        ))
+        .cause(cause)
     };
     let body = match &args.at {
         None => kept
@@ -55,7 +60,7 @@ pub(crate) fn run(args: &Cat, project: &Project) -> Outcome<()> {
     let body = project.bodies()?.get(body).map_err(|error| {
         Failure::failed(format!(
             "cannot read the copy of {}",
-            shorten(&args.element)
+            shorten(&fit_to_show(&args.element))
         ))
         .cause(error)
         .hint("its next poll fetches it anew; `springtide doctor` says more")

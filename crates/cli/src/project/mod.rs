@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 
 use springtide_engine::register::{self, Registered, Step};
 use springtide_engine::settings::SourceSettings;
-use springtide_engine::view;
+use springtide_engine::view::{self, fit_to_show};
 use springtide_store::{
     Bodies, ElementId, Error, Kept, Memory, Reader, Reading, Source, Sqlite, State, Walk, Writer,
 };
@@ -231,7 +231,10 @@ pub(crate) fn source_named<'a>(sources: &'a [Source], name: &str) -> Outcome<&'a
         .find(|source| source.name == name)
         .ok_or_else(|| {
             let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
-            let failure = Failure::input(format!("there is no source {}", shorten(name)));
+            let failure = Failure::input(format!(
+                "there is no source {}",
+                shorten(&fit_to_show(name))
+            ));
             match config::nearest(name, names.iter().copied()) {
                 Some(near) => failure.hint(format!("did you mean {near}?")),
                 None if names.is_empty() => failure.hint("add one with `springtide add URL`"),
@@ -312,7 +315,7 @@ impl Shared {
     /// What is to be said of them, if there are any.
     pub(crate) fn warning(&self) -> Option<String> {
         let (locator, one, other) = self.example.as_ref()?;
-        let locator = shorten(locator);
+        let locator = shorten(&fit_to_show(locator));
         Some(match self.n {
             1 => format!("{locator} is in two sources, {one} and {other}: it is polled for both"),
             n => format!(
@@ -334,21 +337,23 @@ pub(crate) fn element_named(project: &Project, store: &dyn Reader, text: &str) -
     let locator = config::address(text).map_or_else(|_| text.to_owned(), |url| url.to_string());
     let mut found = store.find_all(&locator).map_err(refuse)?;
     match found.len() {
-        0 => Err(
-            Failure::input(format!("there is no element {}", shorten(text)))
-                .hint("`springtide ls --elements` lists them"),
-        ),
+        0 => Err(Failure::input(format!(
+            "there is no element {}",
+            shorten(&fit_to_show(text))
+        ))
+        .hint("`springtide ls --elements` lists them")),
         1 => Ok(found.remove(0)),
         _ => {
             let ids: Vec<String> = found
                 .iter()
                 .map(|kept| kept.element.id.0.to_string())
                 .collect();
-            Err(
-                Failure::input(format!("{} is in several sources", shorten(text)))
-                    .cause(format!("it is elements {}", ids.join(" and ")))
-                    .hint("name it by its number"),
-            )
+            Err(Failure::input(format!(
+                "{} is in several sources",
+                shorten(&fit_to_show(text))
+            ))
+            .cause(format!("it is elements {}", ids.join(" and ")))
+            .hint("name it by its number"))
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::poll::Done;
 use crate::settings::SourceSettings;
 use crate::source::Sighting;
 use crate::trust::Shown;
+use crate::view::fit_to_show;
 use crate::{Error, clock, fetch};
 
 impl Engine {
@@ -169,7 +170,7 @@ impl Engine {
         let failure = kept.failure.as_ref();
         self.told.push(Event::Polled(Polled {
             element: id,
-            locator: kept.element.locator.clone(),
+            locator: fit_to_show(&kept.element.locator).into_owned(),
             source: self.ledger.name(source),
             at: seen.at,
             seconds: clock::millis_between(seen.begun_at, seen.at) as f64 / 1000.0,

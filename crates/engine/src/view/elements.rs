@@ -10,7 +10,7 @@ use springtide_store::{ElementId, Error, Kept, Moment, Reader, Role, Source, Sou
 
 use super::beliefs::BeliefInput;
 use super::outlook::{Outlook, decimal};
-use super::words::{NOT_WANTED, PAUSED, state_name, why, why_out};
+use super::words::{NOT_WANTED, PAUSED, fit_to_show, state_name, why, why_out};
 use super::{ErrorView, States};
 
 /// What is left out at each end of the interval of a rate.
@@ -244,7 +244,7 @@ fn view(kept: &Kept, source: &str, outlook: &mut Outlook) -> ElementView {
     ElementView {
         id: element.id.0,
         source: source.to_owned(),
-        locator: element.locator.clone(),
+        locator: fit_to_show(&element.locator).into_owned(),
         group: outlook.beliefs.group_name(element.group),
         weight: decimal(element.weight),
         rate_per_day: known.map(|held| RatePerDay::new(held.told.belief)),

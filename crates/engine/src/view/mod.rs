@@ -45,8 +45,8 @@ pub use status::{
 pub use target::{Miss, Target};
 pub use versions::{Versions, VersionsError};
 pub use words::{
-    brief, count, kind_name, per_day, percent, plural, relative, rfc3339, seconds_between,
-    serialize_moment, size, state_name,
+    brief, count, fit_to_show, kind_name, per_day, percent, plural, relative, rfc3339,
+    seconds_between, serialize_moment, size, state_name,
 };
 
 use crate::settings::Settings;
@@ -95,7 +95,7 @@ impl SourceView {
         Self {
             name: source.name.clone(),
             kind: kind_name(source.kind),
-            url: source.url.clone(),
+            url: fit_to_show(&source.url).into_owned(),
             n_elements: totals.n_elements,
             n_new: totals.n_new,
             n_failing: totals.n_failing,

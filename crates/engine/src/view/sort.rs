@@ -8,6 +8,7 @@ use springtide_store::{Brief, ElementId, Error, Kept, Moment, Reader, Role, Stat
 use super::beliefs::{BeliefInput, Held};
 use super::elements::{ElementView, Wanted};
 use super::outlook::{Outlook, decimal};
+use super::words::fit_to_show;
 
 /// What elements are sorted by, and which way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -173,7 +174,8 @@ fn rank_of_kept(by: SortBy, kept: Kept) -> Rank {
             let changed_at = kept.copy.and_then(|copy| copy.changed_at);
             number(changed_at).map_or(Rank::None, Rank::Number)
         }
-        _ => Rank::Text(kept.element.locator),
+        // A page of a list ends with it.
+        _ => Rank::Text(fit_to_show(&kept.element.locator).into_owned()),
     }
 }
 

@@ -27,6 +27,37 @@ pub fn serialize_moment<S: Serializer>(
     }
 }
 
+/// An address or a locator as it may be shown: without the password in it. Where an address
+/// of the web names a user alone, that may be a secret, too; of a database it is none.
+///
+/// ```
+/// use springtide_engine::view::fit_to_show;
+///
+/// assert_eq!(fit_to_show("https://me:secret@example.org/a@b"), "https://me:***@example.org/a@b");
+/// assert_eq!(fit_to_show("https://secret@example.org"), "https://***@example.org");
+/// assert_eq!(fit_to_show("postgres://reader@db.example.org/shop"), "postgres://reader@db.example.org/shop");
+/// ```
+pub fn fit_to_show(address: &str) -> Cow<'_, str> {
+    let Some((scheme, rest)) = address.split_once(':').filter(|_| address.contains('@')) else {
+        return Cow::Borrowed(address);
+    };
+    let is_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    let rest_of_authority = rest.trim_start_matches(['/', '\\']);
+    let slashes = &rest[..rest.len() - rest_of_authority.len()];
+    let authority = rest_of_authority.split(['/', '\\', '?', '#']).next();
+    let at = authority.and_then(|authority| authority.rfind('@'));
+    let (Some(at), true) = (at, !slashes.is_empty() && scheme.chars().all(is_scheme)) else {
+        return Cow::Borrowed(address);
+    };
+    let (secret, host) = rest_of_authority.split_at(at);
+    let is_web = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
+    match secret.split_once(':') {
+        Some((user, _)) => Cow::Owned(format!("{scheme}:{slashes}{user}:***{host}")),
+        None if is_web => Cow::Owned(format!("{scheme}:{slashes}***{host}")),
+        None => Cow::Borrowed(address),
+    }
+}
+
 /// Seconds from one moment to a later one; zero if it is not later.
 pub fn seconds_between(earlier: Moment, later: Moment) -> f64 {
     crate::clock::millis_between(earlier, later) as f64 / 1000.0
@@ -208,6 +239,38 @@ pub(super) fn why(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_password_in_an_address_is_shown() {
+        for (address, shown) in [
+            ("https://u:p@example.org/", "https://u:***@example.org/"),
+            (
+                "https://u:p@x@example.org:8/?a=b@c",
+                "https://u:***@example.org:8/?a=b@c",
+            ),
+            ("https://:p@example.org", "https://:***@example.org"),
+            (
+                "HTTP:\\\\u:p@example.org\\a",
+                "HTTP:\\\\u:***@example.org\\a",
+            ),
+            (
+                "mysql://root:p@[::1]:3306/a",
+                "mysql://root:***@[::1]:3306/a",
+            ),
+            (
+                "https://u:p@example.org/?q={query}",
+                "https://u:***@example.org/?q={query}",
+            ),
+            ("https://example.org/@u:p", "https://example.org/@u:p"),
+            ("https://example.org?u:p@x", "https://example.org?u:p@x"),
+            ("orders[[1,\"a:b@c\"]..)", "orders[[1,\"a:b@c\"]..)"),
+            ("mailto:ops@example.org", "mailto:ops@example.org"),
+            ("a row: b/c@d", "a row: b/c@d"),
+            ("", ""),
+        ] {
+            assert_eq!(fit_to_show(address), shown, "{address}");
+        }
+    }
 
     #[test]
     fn moments_are_utc_with_milliseconds() {
