@@ -417,6 +417,7 @@ pub(crate) fn change(
     let after = kept.copy.as_ref().filter(|_| is_here);
     Change {
         number: 0,
+        version: 0,
         element: kept.element.id,
         source: kept.element.source,
         found_at: at,

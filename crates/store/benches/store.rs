@@ -370,6 +370,7 @@ fn polled(mut kept: Kept, now: i64) -> Vec<Fact> {
         kept.history.n_changes += 1;
         facts.push(Fact::Change(Change {
             number: 0,
+            version: 0,
             element: element.id,
             source: element.source,
             found_at: at,

@@ -433,6 +433,16 @@ pub struct Change {
     pub content_type: Option<String>,
     /// How much of it changed, from 0 to 1, if that is known.
     pub size: Option<f32>,
+    /// Which version of the element it brought, from 1; of a change that brought none, the
+    /// last before it. It is given by the store, and stays when older ones are forgotten.
+    pub version: u64,
+}
+
+impl Change {
+    /// Whether it brought a version, be its body kept or not.
+    pub fn is_version(&self) -> bool {
+        self.digest.is_some() || self.body.is_some()
+    }
 }
 
 /// What happened to an element.

@@ -25,6 +25,7 @@ mod body;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;
+mod examine;
 mod fact;
 mod failure;
 mod memory;
@@ -35,6 +36,7 @@ mod sqlite;
 
 pub use body::{Appending, Bodies, BodyId, Collection, Freed, Packed, ParseBodyIdError};
 pub use error::{Cause, Error};
+pub use examine::{Examined, examine};
 pub use fact::*;
 pub use failure::{Failure, FailureKind};
 pub use memory::Memory;
@@ -181,6 +183,8 @@ pub trait Reader: Send {
     fn polls_after(&self, after: u64, limit: usize) -> Result<Vec<KeptPoll>, Error>;
     /// Polls of an element, newest first.
     fn polls(&self, element: ElementId, limit: usize) -> Result<Vec<Poll>, Error>;
+    /// Polls of elements of a source with which something was wrong, newest first.
+    fn failed_polls(&self, source: SourceId, limit: usize) -> Result<Vec<Poll>, Error>;
     /// Audit polls since a moment, in their order.
     fn audits(&self, since: Moment) -> Result<Vec<Audit>, Error>;
     /// When the latest polls that count were begun, latest first.

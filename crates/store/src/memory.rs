@@ -138,8 +138,16 @@ impl Facts {
             Fact::Change(change) => {
                 self.n_changes += 1;
                 let number = self.n_changes;
-                let change = change.clone();
-                self.changes.insert(number, Change { number, ..change });
+                let earlier = self.changes.values().rev();
+                let earlier = earlier.filter(|earlier| earlier.element == change.element);
+                let last = earlier.map(|earlier| earlier.version).next().unwrap_or(0);
+                let version = last + u64::from(change.is_version());
+                let change = Change {
+                    number,
+                    version,
+                    ..change.clone()
+                };
+                self.changes.insert(number, change);
             }
             Fact::ChangeForgotten(number) => {
                 self.changes.remove(number);
@@ -362,6 +370,13 @@ impl Reader for Memory {
         let facts = self.facts();
         let latest_first = facts.polls.values().rev();
         let polls = latest_first.filter(|poll| poll.element == element);
+        Ok(polls.take(limit).cloned().collect())
+    }
+
+    fn failed_polls(&self, source: SourceId, limit: usize) -> Result<Vec<Poll>, Error> {
+        let facts = self.facts();
+        let latest_first = facts.polls.values().rev();
+        let polls = latest_first.filter(|poll| poll.source == source && poll.error.is_some());
         Ok(polls.take(limit).cloned().collect())
     }
 

@@ -1,9 +1,12 @@
 //! `springtide diff`: what changed between two versions of an element.
 
 use std::io::{IsTerminal, Write};
+use std::ops::RangeInclusive;
 
 use serde::Serialize;
-use springtide_engine::view::{Versions, VersionsError, change_kind_name, digest_text};
+use springtide_engine::view::{
+    Versions, VersionsError, change_kind_name, digest_text, fit_to_show,
+};
 use springtide_store::{Change, Moment};
 
 use super::{Project, element_named};
@@ -61,7 +64,8 @@ pub(crate) fn run(args: &Diff, project: &Project, talk: Talk, colour: Colour) ->
     if args.versions {
         return list(versions, args.json, talk, colour);
     }
-    let (before, after) = choose(args, read.len())?;
+    let (before, after) = choose(args, read.numbers())?;
+    let locator = fit_to_show(&kept.element.locator);
     let bodies = project.bodies()?;
     let diff = read.diff(before, after, &bodies).map_err(cannot)?;
     if args.json {
@@ -73,52 +77,56 @@ pub(crate) fn run(args: &Diff, project: &Project, talk: Talk, colour: Colour) ->
         return print_json(&Document {
             element: kept.element.id.0,
             source,
-            locator: &kept.element.locator,
-            before: version(before, versions),
-            after: version(after, versions),
+            locator: &locator,
+            before: version(read.get(before).map_err(cannot)?),
+            after: version(read.get(after).map_err(cannot)?),
             n_removed: starting('-', "---"),
             n_added: starting('+', "+++"),
             diff,
         });
     }
-    let name = |number: u64| {
-        let found_at = versions[number as usize - 1].found_at;
+    let name = |version: &Change| {
+        let (number, found_at) = (version.version, version.found_at);
         let found_at = match std::io::stdout().is_terminal() {
             true => local(found_at),
             false => rfc3339(found_at),
         };
-        format!(
-            "{} (version {number}, found {found_at})",
-            kept.element.locator
-        )
+        format!("{} (version {number}, found {found_at})", locator)
     };
     if diff.is_empty() {
         talk.say("nothing that matters differs between the two versions");
         return Ok(());
     }
-    let (before, after) = (name(before), name(after));
+    let (before, after) = (
+        name(read.get(before).map_err(cannot)?),
+        name(read.get(after).map_err(cannot)?),
+    );
     print(&format!("--- {before}\n+++ {after}\n{diff}"), colour)
 }
 
 /// Which versions are meant.
-fn choose(args: &Diff, n_versions: u64) -> Outcome<(u64, u64)> {
+fn choose(args: &Diff, numbers: Option<RangeInclusive<u64>>) -> Outcome<(u64, u64)> {
     let refuse = |cause: String| Failure::input("there is nothing to compare").cause(cause);
-    let there_are = match n_versions {
-        0 => "there is no version yet".to_owned(),
-        1 => "there is only one version".to_owned(),
-        n => format!("there are versions 1 to {n}"),
+    let Some(numbers) = numbers else {
+        return Err(refuse("there is no version yet".to_owned())
+            .hint("`springtide log` shows the changes found"));
+    };
+    let (first, last) = (*numbers.start(), *numbers.end());
+    let there_are = match first == last {
+        true => format!("there is only version {last}"),
+        false => format!("there are versions {first} to {last}"),
     };
     // With one number, it is compared with what came after it up to now.
     let (before, after) = match (args.before, args.after) {
         (Some(before), Some(after)) => (before, after),
-        (Some(before), None) => (before, n_versions),
-        (None, _) if n_versions < 2 => {
+        (Some(before), None) => (before, last),
+        (None, _) if first == last => {
             return Err(refuse(there_are).hint("`springtide log` shows the changes found"));
         }
-        (None, _) => (n_versions - 1, n_versions),
+        (None, _) => (last - 1, last),
     };
     for number in [before, after] {
-        if !(1..=n_versions).contains(&number) {
+        if !numbers.contains(&number) {
             return Err(refuse(format!("there is no version {number}; {there_are}"))
                 .hint("`--versions` lists them"));
         }
@@ -126,10 +134,9 @@ fn choose(args: &Diff, n_versions: u64) -> Outcome<(u64, u64)> {
     Ok((before, after))
 }
 
-fn version(number: u64, versions: &[Change]) -> Version {
-    let change = &versions[number as usize - 1];
+fn version(change: &Change) -> Version {
     Version {
-        number,
+        number: change.version,
         found_at: Some(change.found_at),
         kind: change_kind_name(change.kind),
         bytes: change.bytes_after,
@@ -138,7 +145,7 @@ fn version(number: u64, versions: &[Change]) -> Version {
 }
 
 fn list(versions: &[Change], as_json: bool, talk: Talk, colour: Colour) -> Outcome<()> {
-    let rows = (1..=versions.len() as u64).map(|number| version(number, versions));
+    let rows = versions.iter().map(version);
     if as_json {
         return print_json(&rows.collect::<Vec<_>>());
     }

@@ -8,7 +8,9 @@ use springtide_engine::Settings;
 use springtide_engine::clock::Clock;
 use springtide_engine::detect::Lens;
 use springtide_engine::retain::{Present, Retention, Step};
-use springtide_store::{Bodies, Error, Fact, Problem, Reader, Reading, Sqlite, Walk, Writer};
+use springtide_store::{
+    Bodies, Error, Fact, Problem, Reader, Reading, Sqlite, Walk, Writer, examine,
+};
 
 use super::{PER_PAGE, Project, Shared};
 use crate::args::SettingFlags;
@@ -78,7 +80,7 @@ pub(crate) fn run(args: &Doctor, project: &Project, talk: Talk) -> Outcome<()> {
         back_up(project, &store, args, &mut findings)?;
         let looked = project
             .bodies()
-            .and_then(|bodies| examine(project, &store, &bodies, &mut findings, talk));
+            .and_then(|bodies| look(project, &store, &bodies, &mut findings, talk));
         match looked {
             Ok(problems) => findings.list(&problems),
             Err(failure) => findings.problems.push(one_line(&failure)),
@@ -169,41 +171,18 @@ fn back_up<Access>(
 }
 
 /// Checks bodies and store, and says what is wrong.
-fn examine<Access: Send, Among>(
+fn look<Access: Send, Among>(
     project: &Project,
     store: &Sqlite<Access>,
     bodies: &Bodies<Among>,
     findings: &mut Findings,
     talk: Talk,
 ) -> Outcome<Vec<Problem>> {
-    let refuse = |error: Error| project.refuse(&error);
-    let checking = talk.progress("checking bodies", None);
-    let mut named = HashSet::new();
-    store
-        .bodies(&mut |body| {
-            named.insert(body);
-        })
-        .map_err(refuse)?;
-    let mut problems = Vec::new();
-    findings.n_unnamed_bodies = 0;
-    let mut is_named = |body| {
-        checking.advance(1);
-        named.contains(&body)
-    };
-    bodies
-        .check(&mut is_named, &mut |problem| match problem {
-            // Files that do not belong there may have been left by a machine that died;
-            // `--gc` clears them out.
-            Problem::BodyUnnamed(_) | Problem::StrayFile(_) => findings.n_unnamed_bodies += 1,
-            problem => problems.push(problem),
-        })
-        .map_err(refuse)?;
-    drop(checking);
-    let checking = talk.progress("checking the store", None);
-    let found = store.check(&mut |body| bodies.contains(body));
-    drop(checking);
-    problems.extend(found.map_err(refuse)?);
-    Ok(problems)
+    let checking = talk.progress("checking bodies and the store", None);
+    let examined = examine(store, bodies, &mut || checking.advance(1));
+    let examined = examined.map_err(|error| project.refuse(&error))?;
+    findings.n_unnamed_bodies = examined.n_unnamed_bodies;
+    Ok(examined.problems)
 }
 
 /// Checks, repairs and clears out, as far as was asked for.
@@ -217,7 +196,7 @@ fn mend(
 ) -> Outcome<()> {
     let refuse = |error: Error| project.refuse(&error);
     let mut bodies = Bodies::open(project.bodies_folder()).map_err(refuse)?;
-    let mut problems = examine(project, store, &bodies, findings, talk)?;
+    let mut problems = look(project, store, &bodies, findings, talk)?;
     if args.repair {
         let is_index = |problem: &Problem| matches!(problem, Problem::IndexDamaged(_));
         if problems.iter().any(is_index) {
@@ -226,7 +205,7 @@ fn mend(
             findings
                 .repaired
                 .push("made the index of bodies again".into());
-            problems = examine(project, store, &bodies, findings, talk)?;
+            problems = look(project, store, &bodies, findings, talk)?;
         }
         for problem in &problems {
             // A damaged body is as good as none, so that it is fetched again.

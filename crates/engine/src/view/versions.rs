@@ -1,5 +1,7 @@
 //! The versions of an element that are kept, and what changed between two of them.
 
+use std::ops::RangeInclusive;
+
 use springtide_store::{Bodies, Change, ChangeFilter, ElementId, Error, Reader, Reading};
 
 use crate::detect::{self, BadSelector, Lens};
@@ -10,7 +12,8 @@ const CONTEXT: usize = 3;
 /// Versions that are read; nobody goes further back by number.
 const MOST_VERSIONS: usize = 100_000;
 
-/// The versions of an element, numbered from 1, the oldest first.
+/// The versions of an element that are kept, the oldest first. They are numbered from 1, and
+/// keep their numbers when older ones are forgotten.
 #[derive(Debug)]
 pub struct Versions {
     changes: Vec<Change>,
@@ -50,7 +53,7 @@ impl Versions {
             ..ChangeFilter::default()
         };
         let mut changes = store.changes(&filter, None, MOST_VERSIONS)?;
-        changes.retain(|change| change.body.is_some() || change.digest.is_some());
+        changes.retain(Change::is_version);
         changes.reverse();
         let lens = match settings {
             Some(settings) => Lens::new(&settings.keep, &settings.drop)?,
@@ -64,20 +67,16 @@ impl Versions {
         &self.changes
     }
 
-    /// How many there are.
-    pub fn len(&self) -> u64 {
-        self.changes.len() as u64
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.changes.is_empty()
+    /// The numbers of those that there are, if there are any.
+    pub fn numbers(&self) -> Option<RangeInclusive<u64>> {
+        let (first, last) = self.changes.first().zip(self.changes.last())?;
+        Some(first.version..=last.version)
     }
 
     /// The version that a change brought, by the number of the change.
     pub fn of_change(&self, number: u64) -> Option<u64> {
-        let place = self.changes.iter().position(|c| c.number == number)?;
-        Some(place as u64 + 1)
+        let change = self.changes.iter().find(|c| c.number == number)?;
+        Some(change.version)
     }
 
     /// The change that brought a version.
@@ -85,8 +84,8 @@ impl Versions {
     /// # Errors
     /// If there is none of this number.
     pub fn get(&self, version: u64) -> Result<&Change, VersionsError> {
-        let place = usize::try_from(version).ok().and_then(|n| n.checked_sub(1));
-        let change = place.and_then(|place| self.changes.get(place));
+        let place = self.changes.binary_search_by_key(&version, |c| c.version);
+        let change = place.ok().and_then(|place| self.changes.get(place));
         change.ok_or(VersionsError::Unknown(version))
     }
 

@@ -133,6 +133,7 @@ fn a_pass_goes_on_where_it_was_and_begins_again_when_it_is_over() {
     };
     let change = |at: i64| Change {
         number: 0,
+        version: 0,
         element: springtide_store::ElementId(0),
         source: source.id,
         found_at: Moment(at),

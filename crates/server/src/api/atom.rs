@@ -22,9 +22,10 @@ const LONGEST_DIFF: usize = 20_000;
 /// What a change changed, if both versions are kept; cut if it is long.
 pub(crate) fn diff_of(app: &Shared, store: &dyn Reader, change: &NumberedChange) -> Option<String> {
     let versions = elements::versions(app, store, ElementId(change.change.element)).ok()?;
-    let version = versions.of_change(change.id).filter(|n| *n > 1)?;
+    let version = versions.of_change(change.id)?;
+    let before = version.checked_sub(1)?;
     let bodies = app.folder.bodies().ok()?;
-    let mut diff = versions.diff(version - 1, version, &bodies).ok()?;
+    let mut diff = versions.diff(before, version, &bodies).ok()?;
     if diff.len() > LONGEST_DIFF {
         let mut end = LONGEST_DIFF;
         while !diff.is_char_boundary(end) {

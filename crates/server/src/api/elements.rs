@@ -1,5 +1,6 @@
 //! Elements: lists of them, one of them, its versions, and a poll of it.
 
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::Body;
@@ -10,7 +11,7 @@ use serde::Serialize;
 use springtide_engine::settings::SourceSettings;
 use springtide_engine::view::{
     self, ElementView, Elements, Outlook, Rank, SortBy, SortKey, Versions, Wanted, digest_text,
-    rfc3339,
+    fit_to_show, rfc3339,
 };
 use springtide_policy::Purpose;
 use springtide_store::{
@@ -133,7 +134,7 @@ impl Listing<'_> {
                 let element = &kept.element;
                 n_looked += 1;
                 if element.role == Role::Listing
-                    || part.is_some_and(|part| !element.locator.contains(part))
+                    || part.is_some_and(|part| !fit_to_show(&element.locator).contains(part))
                 {
                     continue;
                 }
@@ -318,9 +319,9 @@ pub(crate) struct VersionView {
 }
 
 impl VersionView {
-    fn new(n: u64, change: &Change) -> Self {
+    fn new(change: &Change) -> Self {
         Self {
-            n,
+            n: change.version,
             at: Some(change.found_at),
             digest: change.digest.as_ref().map(digest_text),
             bytes: change.bytes_after,
@@ -375,10 +376,7 @@ pub(crate) async fn detail(app: &Shared, id: ElementId) -> Result<ElementDetail,
         Ok(ElementDetail {
             element,
             polls: store.polls(id, POLLS)?.iter().map(PollView::new).collect(),
-            versions: (1..)
-                .zip(versions.changes())
-                .map(|(n, change)| VersionView::new(n, change))
-                .collect(),
+            versions: versions.changes().iter().map(VersionView::new).collect(),
         })
     })
     .await
@@ -452,6 +450,7 @@ pub(crate) fn unified(
     if diff.is_empty() {
         return Ok(String::new());
     }
+    let locator = fit_to_show(locator);
     let locator: String = locator.chars().filter(|c| !c.is_control()).collect();
     let name = |n: u64| -> Result<String, Problem> {
         let found_at = rfc3339(versions.get(n)?.found_at);
@@ -464,22 +463,23 @@ pub(crate) fn unified(
 pub(crate) fn which(
     from: Option<&str>,
     to: Option<&str>,
-    n_versions: u64,
+    numbers: Option<RangeInclusive<u64>>,
 ) -> Result<(u64, u64), Problem> {
     let read = |text: Option<&str>, name: &str| {
         let number = text.map(str::parse::<u64>).transpose();
         number.map_err(|_| Problem::bad_request(format!("`{name}` is the number of a version")))
     };
-    let to = read(to, "to")?.unwrap_or(n_versions);
-    let from = read(from, "from")?.unwrap_or_else(|| to.saturating_sub(1).max(1));
+    let (from, to) = (read(from, "from")?, read(to, "to")?);
+    let Some(numbers) = numbers else {
+        return Err(Problem::not_found("there is no version yet"));
+    };
+    let (first, last) = (*numbers.start(), *numbers.end());
+    let to = to.unwrap_or(last);
+    let from = from.unwrap_or_else(|| to.saturating_sub(1).max(first));
     for n in [from, to] {
-        if !(1..=n_versions).contains(&n) {
-            return Err(Problem::not_found(format!("there is no version {n}")).hint(
-                match n_versions {
-                    0 => "there is none yet".to_owned(),
-                    n => format!("there are versions 1 to {n}"),
-                },
-            ));
+        if !numbers.contains(&n) {
+            let problem = Problem::not_found(format!("there is no version {n}"));
+            return Err(problem.hint(format!("there are versions {first} to {last}")));
         }
     }
     Ok((from, to))
@@ -496,7 +496,7 @@ pub(crate) async fn diff(
     let text = app
         .read(move |app, store| {
             let versions = versions(app, store, id)?;
-            let (from, to) = which(params.get("from"), params.get("to"), versions.len())?;
+            let (from, to) = which(params.get("from"), params.get("to"), versions.numbers())?;
             let diff = versions.diff(from, to, &app.folder.bodies()?)?;
             let kept = store.element(id)?.ok_or_else(no_such_element)?;
             unified(&versions, (from, to), &kept.element.locator, &diff)

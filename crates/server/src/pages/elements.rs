@@ -169,10 +169,13 @@ pub(super) async fn show(
     let id = api::number(&id)?;
     let detail = api::detail(&app, id).await?;
     let now = app.now();
-    let n_versions = detail.versions.len() as u64;
-    let (from, to) = match n_versions {
-        0 => (0, 0),
-        n => api::which(params.get("from"), params.get("to"), n)?,
+    let n_versions = detail.versions.len();
+    let (from, to) = match detail.versions.first().zip(detail.versions.last()) {
+        None => (0, 0),
+        Some((first, last)) => {
+            let numbers = Some(first.n..=last.n);
+            api::which(params.get("from"), params.get("to"), numbers)?
+        }
     };
     let text = match from == to {
         true => Some(String::new()),

@@ -20,7 +20,7 @@ pub fn changes_are_numbered_as_they_come_and_listed_newest_first(store: &mut dyn
         ],
     );
     let mut all = Vec::new();
-    for (number, kind) in (1..).zip([
+    for (number, kind) in (1_u64..).zip([
         ChangeKind::Added,
         ChangeKind::Changed,
         ChangeKind::Gone,
@@ -31,7 +31,16 @@ pub fn changes_are_numbered_as_they_come_and_listed_newest_first(store: &mut dyn
             ..change((number % 2) as u32, number as i64)
         };
         keep(store, &[Fact::Change(change.clone())]);
-        all.insert(0, Change { number, ..change });
+        // They take turns, and each brings a version.
+        let version = number.div_ceil(2);
+        all.insert(
+            0,
+            Change {
+                number,
+                version,
+                ..change
+            },
+        );
     }
     let mut bare = change(0, 0);
     bare.previous_poll_at = None;
@@ -42,7 +51,16 @@ pub fn changes_are_numbered_as_they_come_and_listed_newest_first(store: &mut dyn
     bare.content_type = None;
     bare.size = None;
     keep(store, &[Fact::Change(bare.clone())]);
-    all.insert(0, Change { number: 5, ..bare });
+    // Without a version, that of the last is still the last.
+    let (number, version) = (5, 2);
+    all.insert(
+        0,
+        Change {
+            number,
+            version,
+            ..bare
+        },
+    );
     assert_eq!(changes(store, &ChangeFilter::default()), all);
     let page = store.changes(&ChangeFilter::default(), Some(4), 2).unwrap();
     assert_eq!(page, all[2..4]);
@@ -121,6 +139,13 @@ pub fn polls_are_listed_newest_first(store: &mut dyn Writer) {
     assert_eq!(store.polls(ElementId(0), 2).unwrap(), all[..2]);
     assert_eq!(store.polls(ElementId(1), 99).unwrap().len(), 6);
     assert_eq!(store.polls(ElementId(2), 99).unwrap(), []);
+    let source = all[0].source;
+    let failed = store.failed_polls(source, 99).unwrap();
+    all.retain(|poll| poll.error.is_some());
+    assert_eq!((failed.len(), &failed), (2, &all));
+    assert_eq!(store.failed_polls(source, 1).unwrap(), all[..1]);
+    let other = SourceId(source.0 + 1);
+    assert_eq!(store.failed_polls(other, 99).unwrap(), []);
 }
 
 /// Those that were answered, of elements with a copy.
@@ -267,6 +292,8 @@ pub fn what_is_forgotten_is_gone_and_the_rest_is_as_it_was(store: &mut dyn Write
     );
     assert_eq!(numbers(store), [c[1..].to_vec(), p[2..].to_vec()]);
     let left = store.changes_after(0, 100).unwrap();
+    let versions: Vec<u64> = left.iter().map(|change| change.version).collect();
+    assert_eq!(versions, [2, 3, 4]);
     assert_eq!(left[0].digest, change(0, 2).digest);
     let has_body: Vec<bool> = left.iter().map(|change| change.body.is_some()).collect();
     assert_eq!(has_body, [false, true, true]);
@@ -279,6 +306,15 @@ pub fn what_is_forgotten_is_gone_and_the_rest_is_as_it_was(store: &mut dyn Write
         store,
         &[Fact::ChangeForgotten(c[0]), Fact::PollForgotten(p[0])],
     );
+    // The next version has the next number, however few are left.
+    keep(
+        store,
+        &[Fact::ChangeForgotten(c[1]), Fact::ChangeForgotten(c[2])],
+    );
+    keep(store, &[Fact::Change(change(0, 5))]);
+    let left = store.changes_after(0, 100).unwrap();
+    let versions: Vec<u64> = left.iter().map(|change| change.version).collect();
+    assert_eq!(versions, [4, 5]);
 }
 
 /// Its elements, copies, polls, changes and queries go with it, and nothing else

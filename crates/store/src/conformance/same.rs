@@ -63,6 +63,10 @@ pub fn assert_same(a: &dyn Reader, b: &dyn Reader, n_elements: u32, n_others: u3
     for number in 0..n_others {
         let (source, id) = (SourceId(number), group(number));
         assert_eq!(a.queries(source).unwrap(), b.queries(source).unwrap());
+        for limit in [1, usize::MAX] {
+            let failed = b.failed_polls(source, limit).unwrap();
+            assert_eq!(a.failed_polls(source, limit).unwrap(), failed);
+        }
         for from in [0, n_elements / 2].map(ElementId) {
             for limit in [2, usize::MAX] {
                 let page = b.elements(Some(source), from, limit).unwrap();

@@ -143,6 +143,7 @@ pub(super) fn poll(element: u32, at: i64) -> Poll {
 pub(super) fn change(element: u32, found_at: i64) -> Change {
     Change {
         number: 999,
+        version: 999,
         element: ElementId(element),
         source: SourceId(3),
         found_at: Moment(found_at),

@@ -389,6 +389,10 @@ impl<Access: Send> Reader for Sqlite<Access> {
         Ok(read::polls(&self.connection, element, limit)?)
     }
 
+    fn failed_polls(&self, source: SourceId, limit: usize) -> Result<Vec<Poll>, Error> {
+        Ok(read::failed_polls(&self.connection, source, limit)?)
+    }
+
     fn audits(&self, since: Moment) -> Result<Vec<Audit>, Error> {
         Ok(read::audits(&self.connection, since)?)
     }

@@ -458,7 +458,7 @@ pub(super) fn changes(
         ($which:literal) => {
             concat!(
                 "SELECT number, element, source, found_at, previous_poll_at, kind, bytes_before, \
-                 bytes_after, digest, body, content_type, size FROM change \
+                 bytes_after, digest, body, content_type, size, version FROM change \
                  WHERE number >= ?1 AND number < ?2 AND found_at >= ?3 \
                  AND (?4 IS NULL OR source = ?4) AND (?5 IS NULL OR element = ?5) ",
                 $which,
@@ -506,6 +506,7 @@ fn change(row: &Row<'_>) -> rusqlite::Result<Change> {
         body: body.map(BodyId),
         content_type: row.get(10)?,
         size: row.get(11)?,
+        version: row.get(12)?,
     })
 }
 
@@ -516,7 +517,7 @@ pub(super) fn changes_after(
 ) -> Result<Vec<Change>> {
     let mut statement = connection.prepare_cached(
         "SELECT number, element, source, found_at, previous_poll_at, kind, bytes_before, \
-         bytes_after, digest, body, content_type, size FROM change \
+         bytes_after, digest, body, content_type, size, version FROM change \
          WHERE number > ? ORDER BY number LIMIT ?",
     )?;
     let changes = statement.query_map(params![after, at_most(limit)], change)?;
@@ -600,6 +601,18 @@ pub(super) fn polls(
     let mut statement =
         connection.prepare_cached(poll!("WHERE element = ? ORDER BY number DESC LIMIT ?"))?;
     let polls = statement.query_map(params![element.0, at_most(limit)], poll)?;
+    Ok(polls.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn failed_polls(
+    connection: &Connection,
+    source: SourceId,
+    limit: usize,
+) -> Result<Vec<Poll>> {
+    let mut statement = connection.prepare_cached(poll!(
+        "WHERE source = ? AND error IS NOT NULL ORDER BY number DESC LIMIT ?"
+    ))?;
+    let polls = statement.query_map(params![source, at_most(limit)], poll)?;
     Ok(polls.collect::<Result<_, _>>()?)
 }
 

@@ -19,6 +19,7 @@ pub(super) const MIGRATIONS: &[Step] = &[
         then: split_search_note,
     },
     Step::sql(include_str!("v4.sql")),
+    Step::sql(include_str!("v5.sql")),
 ];
 /// The version of a store that has gone through all of them.
 pub(super) const LATEST: u32 = MIGRATIONS.len() as u32;

@@ -417,9 +417,10 @@ impl<'a> Batch<'a> {
         self.connection
             .prepare_cached(
                 "INSERT INTO change (element, source, found_at, latest_at, previous_poll_at, kind, \
-                 bytes_before, bytes_after, digest, body, content_type, size) VALUES (?1, ?2, ?3, \
+                 bytes_before, bytes_after, digest, body, content_type, size, version) VALUES (?1, ?2, ?3, \
                  max(?3, coalesce((SELECT latest_at FROM change ORDER BY number DESC LIMIT 1), ?3)), \
-                 ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                 ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, (?8 IS NOT NULL OR ?9 IS NOT NULL) + coalesce( \
+                 (SELECT version FROM change WHERE element = ?1 ORDER BY number DESC LIMIT 1), 0))",
             )?
             .execute(params![
                 change.element.0,

@@ -168,6 +168,7 @@ pub(crate) fn batch(store: &Sqlite, bodies: &Bodies, number: u64) -> Vec<Fact> {
             let body = number.to_le_bytes().repeat(100);
             facts.push(Fact::Change(Change {
                 number: 0,
+                version: 0,
                 element: id,
                 source: SourceId(0),
                 found_at: at,

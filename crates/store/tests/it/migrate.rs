@@ -220,6 +220,7 @@ fn facts() -> Vec<Fact> {
         }),
         Fact::Change(Change {
             number: 0,
+            version: 0,
             element: ElementId(1),
             source: SourceId(0),
             found_at: at,

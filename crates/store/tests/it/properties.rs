@@ -232,6 +232,7 @@ fn change() -> impl Strategy<Value = Change> {
     (0..4_u32, source_id(), times, kind, lengths, rest).prop_map(
         |(element, source, times, kind, lengths, (digest, content_type, size))| Change {
             number: 0,
+            version: 0,
             element: ElementId(element),
             source,
             found_at: times.0,
