@@ -57,8 +57,8 @@ pub struct Handle {
 pub(crate) enum Command {
     /// Poll these next.
     Poll(Vec<ElementId>),
-    /// Somebody says that these have changed.
-    Hint(Vec<ElementId>),
+    /// Somebody says that these changed at that moment.
+    Hint(Vec<ElementId>, Moment),
     /// What these listings list has changed.
     Hasten(Vec<ElementId>),
     /// Keep a note by this name, and say so once it is on the disk.
@@ -78,10 +78,13 @@ pub struct Pulse {
     pub n_polls: u64,
     /// Those of them that failed.
     pub n_failed: u64,
-    /// Requests that are under way.
+    /// Requests that are under way, those for a robots.txt among them.
     pub n_under_way: usize,
-    /// Whether the budget allows a poll now, and there is something to poll.
-    pub may_poll: bool,
+    /// Whether the budget allows a poll now.
+    pub may_spend: bool,
+    /// When the next request may begin, by the budget, by what is due and by what hosts ask
+    /// for, if nothing is heard before; nothing if none would.
+    pub next_at: Option<Moment>,
     /// Hosts that are left alone now.
     pub paused: Vec<Paused>,
 }
@@ -112,13 +115,18 @@ impl Handle {
         self.commands.send(command).await.map_err(|_| NotRunning)
     }
 
-    /// Somebody says that these have changed. That is evidence, which counts for what it
-    /// has been worth so far, and asks for no poll by itself.
+    /// Somebody says that these changed at that moment. That is evidence, which counts for
+    /// what it has been worth so far, and asks for no poll by itself. Of those that were
+    /// polled since, it says nothing: their copies have the change.
     ///
     /// # Errors
     /// If the engine is not running.
-    pub async fn hint(&self, elements: Vec<ElementId>) -> Result<(), NotRunning> {
-        let command = Command::Hint(elements);
+    pub async fn hint(
+        &self,
+        elements: Vec<ElementId>,
+        changed_at: Moment,
+    ) -> Result<(), NotRunning> {
+        let command = Command::Hint(elements, changed_at);
         self.commands.send(command).await.map_err(|_| NotRunning)
     }
 

@@ -9,6 +9,7 @@ use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse;
 use serde::Serialize;
 use springtide_engine::Pulse;
+use springtide_store::Moment;
 
 use crate::api::json;
 use crate::app::Shared;
@@ -20,17 +21,16 @@ const EVERY: Duration = Duration::from_secs(2);
 const WITHIN: Duration = Duration::from_secs(8);
 /// Without an answer for so long, the loop does not turn.
 const SILENT: Duration = Duration::from_secs(30);
-/// If no poll is answered for so long though the budget allows some, something is wrong.
-/// Within a minute it is to be told.
+/// If no poll is answered for so long, and nothing explains it, something is wrong. Within a
+/// minute it is to be told.
 const STALLED: Duration = Duration::from_secs(40);
-/// Where nothing fails and nobody is left alone, polls may be rare for the sake of a host:
-/// then only a longer silence is odd.
-const ODD: Duration = Duration::from_secs(900);
 /// So many failures in a row, and no answer, say the same where the budget is spent on
 /// them.
 const FAILURES: u64 = 3;
 /// A run that takes over, or begins anew with other settings, is given this long.
 const STARTING: Duration = Duration::from_secs(20);
+/// Hosts that are named where it is said what is wrong.
+const MOST_NAMED: usize = 3;
 /// After a failure it is well again once it has gone well for so long.
 const CONVINCED: Duration = Duration::from_secs(6);
 
@@ -43,15 +43,15 @@ struct Vitals {
     /// When the loop last answered.
     turned_at: Instant,
     has_turned: bool,
-    /// When a poll was last answered, or there was none to be made.
+    /// When a poll was last answered, or none was to be made.
     well_at: Instant,
     n_answered: u64,
     n_failed: u64,
     /// Failures since a poll was last answered.
     n_failures: u64,
     failed_at: Option<Instant>,
-    /// Hosts that are left alone, and why.
-    paused: Vec<String>,
+    /// The latest that was heard.
+    pulse: Option<Pulse>,
 }
 
 impl Default for Health {
@@ -66,7 +66,7 @@ impl Default for Health {
                 n_failed: 0,
                 n_failures: 0,
                 failed_at: None,
-                paused: Vec::new(),
+                pulse: None,
             }),
         }
     }
@@ -83,15 +83,47 @@ impl Vitals {
         self.n_failures += pulse.n_failed - self.n_failed;
         if n_answered > self.n_answered {
             (self.well_at, self.n_failures) = (now, 0);
-        } else if !pulse.may_poll && self.n_failures < FAILURES {
+        } else if self.n_failures < FAILURES && is_quiet(pulse) {
             self.well_at = now;
         }
         (self.n_answered, self.n_failed) = (n_answered, pulse.n_failed);
-        let paused = pulse.paused.iter().take(3);
-        self.paused = paused
+        self.pulse = Some(pulse.clone());
+    }
+
+    /// What is wrong, if no poll was answered for too long.
+    fn silence(&self, now: Instant) -> Option<String> {
+        let silent = now.saturating_duration_since(self.well_at);
+        if silent <= STALLED {
+            return None;
+        }
+        let mut detail = format!(
+            "no poll was answered for {} s, though the budget allows some",
+            silent.as_secs()
+        );
+        let Some(pulse) = &self.pulse else {
+            return Some(detail);
+        };
+        if pulse.n_under_way > 0 {
+            detail = format!("{detail}; under way: {}", pulse.n_under_way);
+        }
+        let paused = pulse.paused.iter().take(MOST_NAMED);
+        let paused: Vec<String> = paused
             .map(|paused| format!("{}: {}", paused.host, paused.why))
             .collect();
+        if !paused.is_empty() {
+            detail = format!("{detail}; left alone: {}", paused.join("; "));
+        }
+        Some(detail)
     }
+}
+
+/// Whether no answer is to be expected now: nobody is asked, and the next who will be waits
+/// for the budget, for a host's own pace, or to be due, but not for a host that fails.
+fn is_quiet(pulse: &Pulse) -> bool {
+    let waits_for_another = |until: Moment| pulse.next_at.is_some_and(|next| next < until);
+    pulse.n_under_way == 0
+        && pulse.next_at.is_none_or(|next| next > pulse.at)
+        && (!pulse.may_spend || (pulse.paused.iter()).all(|paused| waits_for_another(paused.until)))
 }
 
 /// Asks the engine how it goes for as long as the server lives.
@@ -121,6 +153,13 @@ pub(crate) struct Well {
 impl Health {
     fn vitals(&self) -> MutexGuard<'_, Vitals> {
         self.vitals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How the engine went when it last said so; nothing if that was a while ago.
+    pub(crate) fn pulse(&self) -> Option<Pulse> {
+        let vitals = self.vitals();
+        let is_recent = vitals.turned_at.elapsed() < SILENT;
+        vitals.pulse.clone().filter(|_| is_recent)
     }
 
     /// Whether the loop turns.
@@ -165,16 +204,8 @@ impl Health {
             let detail = "the engine has just begun again after a failure";
             return Err(Problem::unavailable(detail));
         }
-        let is_in_trouble = vitals.n_failures > 0 || !vitals.paused.is_empty();
-        let longest = if is_in_trouble { STALLED } else { ODD };
-        if vitals.well_at.elapsed() > longest {
-            let seconds = vitals.well_at.elapsed().as_secs();
-            let mut detail =
-                format!("no poll was answered for {seconds} s, though the budget allows some");
-            if !vitals.paused.is_empty() {
-                detail = format!("{detail}; left alone: {}", vitals.paused.join("; "));
-            }
-            return Err(Problem::unavailable(detail));
+        if let Some(silence) = vitals.silence(Instant::now()) {
+            return Err(Problem::unavailable(silence));
         }
         Ok(Well::new(&state))
     }
@@ -211,43 +242,102 @@ pub(crate) async fn readyz(State(app): State<Shared>) -> Result<Response<Body>, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use springtide_store::Moment;
+    use springtide_engine::Paused;
 
-    fn pulse(n_polls: u64, n_failed: u64, may_poll: bool) -> Pulse {
+    /// Polls that have ended, those of them that failed, and when the next may begin.
+    fn pulse(n_polls: u64, n_failed: u64, next_at: Option<i64>) -> Pulse {
         Pulse {
             at: Moment(0),
             n_begun: n_polls,
             n_polls,
             n_failed,
             n_under_way: 0,
-            may_poll,
+            may_spend: true,
+            next_at: next_at.map(Moment),
             paused: Vec::new(),
         }
     }
 
+    fn paused(until: i64) -> Paused {
+        Paused {
+            host: "docs.example.org".to_owned(),
+            until: Moment(until),
+            why: "it does not answer".to_owned(),
+            is_asked: false,
+        }
+    }
+
+    /// What is said after each pulse was heard again and again for as many seconds.
+    fn said(heard: &[(u64, Pulse)]) -> Option<String> {
+        let mut vitals = Health::default().vitals.into_inner().unwrap();
+        let mut now = Instant::now();
+        for (seconds, pulse) in heard {
+            for _ in 0..seconds.div_ceil(2) {
+                now += Duration::from_secs(2);
+                vitals.hear(pulse, now);
+            }
+        }
+        vitals.silence(now)
+    }
+
     #[test]
     fn silence_is_fine_while_there_is_nothing_to_poll() {
-        let mut vitals = Health::default().vitals.into_inner().unwrap();
-        let begun = Instant::now();
-        let at = |seconds| begun + Duration::from_secs(seconds);
-        vitals.hear(&pulse(5, 0, true), at(1));
-        assert_eq!(vitals.well_at, at(1));
-        vitals.hear(&pulse(5, 0, false), at(2));
-        assert_eq!(vitals.well_at, at(2));
-        vitals.hear(&pulse(5, 0, true), at(3));
-        assert_eq!(vitals.well_at, at(2));
+        let spent = Pulse {
+            may_spend: false,
+            paused: vec![paused(500)],
+            ..pulse(5, 0, Some(900))
+        };
+        for quiet in [pulse(5, 0, None), pulse(5, 0, Some(1)), spent] {
+            assert_eq!(said(&[(2, pulse(5, 0, Some(0))), (4000, quiet)]), None);
+        }
+    }
+
+    #[test]
+    fn a_host_that_wants_to_be_asked_seldom_is_no_trouble_beside_one_that_fails() {
+        let both = Pulse {
+            paused: vec![paused(9000)],
+            ..pulse(5, 1, Some(300))
+        };
+        assert_eq!(said(&[(4000, both)]), None);
+    }
+
+    #[test]
+    fn polls_that_stop_are_told_within_a_minute_though_none_fails() {
+        let begun = (2, pulse(5, 0, Some(0)));
+        // They hang, with a budget of which they were the last, or with one that has more.
+        for may_spend in [false, true] {
+            let hanging = Pulse {
+                n_under_way: 2,
+                may_spend,
+                ..pulse(5, 0, Some(900))
+            };
+            let told = said(&[begun.clone(), (54, hanging)]).unwrap();
+            assert!(told.contains("under way: 2"), "{told}");
+        }
+        // None is begun that may be.
+        assert!(said(&[begun.clone(), (54, pulse(5, 0, Some(0)))]).is_some());
+        // The next waits for a host that is left alone.
+        let left_alone = Pulse {
+            paused: vec![paused(500)],
+            ..pulse(5, 0, Some(500))
+        };
+        let told = said(&[begun.clone(), (54, left_alone.clone())]).unwrap();
+        assert!(told.contains("docs.example.org"), "{told}");
+        // And it is well again with the next answer.
+        let well = (2, pulse(6, 0, Some(1)));
+        assert_eq!(said(&[begun, (54, left_alone), well]), None);
     }
 
     #[test]
     fn failures_are_no_answers_and_a_new_run_counts_anew() {
-        let mut vitals = Health::default().vitals.into_inner().unwrap();
-        let begun = Instant::now();
-        let at = |seconds| begun + Duration::from_secs(seconds);
-        vitals.hear(&pulse(5, 0, true), at(1));
-        vitals.hear(&pulse(8, 3, false), at(2));
-        vitals.hear(&pulse(9, 4, false), at(3));
-        assert_eq!(vitals.well_at, at(1));
-        vitals.hear(&pulse(1, 0, true), at(4));
-        assert_eq!(vitals.well_at, at(4));
+        let failing = [
+            (2, pulse(5, 0, Some(1))),
+            (2, pulse(8, 3, Some(1))),
+            (54, pulse(9, 4, Some(1))),
+        ];
+        assert!(said(&failing).is_some());
+        let [first, second, third] = failing;
+        let anew = (2, pulse(1, 0, Some(1)));
+        assert_eq!(said(&[first, second, third, anew]), None);
     }
 }

@@ -122,7 +122,7 @@ async fn take(app: &Shared, headers: &HeaderMap, told: Told) -> Result<Response<
         if !has_token {
             return Err(Problem::bad_request("there is no `key`"));
         }
-        take_hints(app, urls).await?;
+        take_hints(app, urls, app.now()).await?;
         return Ok(empty(StatusCode::OK));
     };
     let is_key = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
@@ -130,7 +130,7 @@ async fn take(app: &Shared, headers: &HeaderMap, told: Told) -> Result<Response<
         return Err(Problem::new(StatusCode::FORBIDDEN, "that is no key"));
     }
     if has_token || is_token(&key) {
-        take_hints(app, urls).await?;
+        take_hints(app, urls, app.now()).await?;
         return Ok(empty(StatusCode::OK));
     }
     let Some(first) = told.urls.first() else {
@@ -158,7 +158,7 @@ async fn take(app: &Shared, headers: &HeaderMap, told: Told) -> Result<Response<
         let problem = Problem::new(StatusCode::FORBIDDEN, "the key is not in its file");
         return Err(problem.hint("IndexNow has the key in a text file of the same site"));
     }
-    take_hints(app, urls).await?;
+    take_hints(app, urls, app.now()).await?;
     Ok(empty(StatusCode::OK))
 }
 

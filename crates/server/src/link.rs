@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use springtide_engine::source::websub::PushOffer;
 use springtide_engine::{Event, Handle, Heard, Pulse};
-use springtide_store::ElementId;
+use springtide_store::{ElementId, Moment};
 use tokio::sync::{Notify, watch};
 
 use crate::problem::Problem;
@@ -135,9 +135,13 @@ impl Link {
         self.tell(&Order::Poll(elements)).await
     }
 
-    /// Somebody says that these have changed.
-    pub(crate) async fn hint(&self, elements: Vec<ElementId>) -> Result<(), Problem> {
-        self.tell(&Order::Hint(elements)).await
+    /// Somebody says that these changed at that moment.
+    pub(crate) async fn hint(
+        &self,
+        elements: Vec<ElementId>,
+        changed_at: Moment,
+    ) -> Result<(), Problem> {
+        self.tell(&Order::Hint(elements, changed_at)).await
     }
 
     /// What these listings list has changed.
@@ -197,7 +201,7 @@ impl Link {
 /// Something that an engine is told.
 enum Order {
     Poll(Vec<ElementId>),
-    Hint(Vec<ElementId>),
+    Hint(Vec<ElementId>, Moment),
     Hasten(Vec<ElementId>),
     Note(&'static str, Vec<u8>),
 }
@@ -207,7 +211,7 @@ impl Order {
     async fn give(&self, handle: &Handle) -> bool {
         let given = match self {
             Self::Poll(elements) => handle.poll(elements.clone()).await,
-            Self::Hint(elements) => handle.hint(elements.clone()).await,
+            Self::Hint(elements, at) => handle.hint(elements.clone(), *at).await,
             Self::Hasten(listings) => handle.hasten(listings.clone()).await,
             Self::Note(name, bytes) => handle.keep_note(name, bytes.clone()).await,
         };

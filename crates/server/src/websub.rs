@@ -449,7 +449,7 @@ pub(crate) async fn pushed(
         })
         .await?;
     if !news.hinted.is_empty() {
-        app.link.hint(news.hinted).await?;
+        app.link.hint(news.hinted, app.now()).await?;
     }
     if let Some(feed) = news.feed {
         app.link.hasten(vec![feed]).await?;

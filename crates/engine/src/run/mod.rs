@@ -48,7 +48,7 @@ use crate::permits::{self, Permit, Permits};
 use crate::poll::{self, Job, Message, Onward, PollContext};
 use crate::reach::{Reach, Reaches};
 use crate::search::Search;
-use crate::settings::{PolicyName, Settings, SourceSettings};
+use crate::settings::{Settings, SourceSettings};
 use crate::source::Protocol;
 use crate::source::feed::Feed;
 use crate::source::listing::Listing;
@@ -430,11 +430,12 @@ impl Engine {
     fn obey(&mut self, command: Command) -> Result<(), Error> {
         match command {
             Command::Poll(ids) => self.ask_for(ids),
-            Command::Hint(ids) => {
+            Command::Hint(ids, changed_at) => {
                 let now = self.clock.now();
                 for id in ids {
                     if let Some(kept) = self.ledger.kept(id)?
                         && self.sources.contains_key(&kept.element.source)
+                        && kept.history.synced_at.is_none_or(|at| at <= changed_at)
                     {
                         self.trust
                             .hint(kept.element.source, id, HintKind::Push, now);
@@ -466,30 +467,15 @@ impl Engine {
     fn pulse(&mut self) -> Result<Pulse, Error> {
         let now = self.clock.now();
         let at = clock::time(now);
-        // Rows and entries come many to a request, when there is something to ask for.
-        let is_pollable = |source: &springtide_store::Source| {
-            let kinds = [
-                SourceKind::Page,
-                SourceKind::List,
-                SourceKind::Sitemap,
-                SourceKind::Site,
-            ];
-            kinds.contains(&source.kind) && source.totals.n_elements > source.totals.n_blocked
-        };
-        // A scheduler that learns has a poll whenever the budget is there to be spent;
-        // others may wait for their own times.
-        let is_due = match self.settings.policy.name {
-            PolicyName::Learned => self.ledger.sources().any(is_pollable),
-            _ => self.agenda.has_due(at, at),
-        };
-        let budget_allows = self.agenda.spends_at(Purpose::Due, at) <= at;
+        let wake_at = self.agenda.wake_at(at);
         Ok(Pulse {
             at: now,
             n_begun: self.progress.n_begun,
             n_polls: self.progress.n_polls,
             n_failed: self.progress.n_failed,
-            n_under_way: self.agenda.n_under_way(),
-            may_poll: is_due && budget_allows,
+            n_under_way: self.agenda.n_under_way() + self.progress.n_robots,
+            may_spend: self.agenda.spends_at(Purpose::Due, at) <= at,
+            next_at: clock::moment_of(if wake_at < at { at } else { wake_at }),
             paused: self.paused(self.troubles.keys().copied().collect(), at)?,
         })
     }

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, Response, StatusCode};
 use serde::Serialize;
 use serde_json::Value;
 use springtide_engine::view::{self, PlanView};
-use springtide_store::ElementId;
+use springtide_store::{ElementId, Moment};
 use url::Url;
 
 use super::{json, object};
@@ -100,8 +100,12 @@ pub(crate) struct Hinted {
     n_unknown: usize,
 }
 
-/// Takes in that somebody says these have changed.
-pub(crate) async fn take_hints(app: &Shared, urls: Vec<String>) -> Result<Hinted, Problem> {
+/// Takes in that somebody says these changed at that moment.
+pub(crate) async fn take_hints(
+    app: &Shared,
+    urls: Vec<String>,
+    changed_at: Moment,
+) -> Result<Hinted, Problem> {
     app.check_writable()?;
     let n = urls.len();
     let (known, n_known) = app
@@ -122,7 +126,7 @@ pub(crate) async fn take_hints(app: &Shared, urls: Vec<String>) -> Result<Hinted
         })
         .await?;
     if !known.is_empty() {
-        app.link.hint(known).await?;
+        app.link.hint(known, changed_at).await?;
     }
     Ok(Hinted {
         n_known,
@@ -148,19 +152,20 @@ pub(crate) async fn hints(
     if urls.len() > MOST_URLS {
         return Err(refuse("there are more than 10000 addresses"));
     }
-    if let Some(at) = object.remove("at") {
-        let is_time = match &at {
-            Value::Null => true,
-            Value::String(at) => at.parse::<jiff::Timestamp>().is_ok(),
-            _ => false,
-        };
-        if !is_time {
-            return Err(refuse("`at` is a time such as 2026-05-01T12:00:00Z"));
+    let now = app.now();
+    let changed_at = match object.remove("at") {
+        None | Some(Value::Null) => now,
+        at => {
+            let at = at.as_ref().and_then(Value::as_str);
+            let at = at.and_then(|text| text.parse::<jiff::Timestamp>().ok());
+            let at = at.ok_or_else(|| refuse("`at` is a time such as 2026-05-01T12:00:00Z"))?;
+            // What is still to come by the clock of whoever says so is taken to be now.
+            Moment(at.as_millisecond()).min(now)
         }
-    }
+    };
     if let Some(unknown) = object.keys().next() {
         return Err(refuse(&format!("there is no key `{unknown}`")).hint("there are urls and at"));
     }
-    let hinted = take_hints(&app, urls).await?;
+    let hinted = take_hints(&app, urls, changed_at).await?;
     Ok(json(StatusCode::ACCEPTED, &hinted))
 }
