@@ -17,7 +17,7 @@ use ring::rand::SecureRandom;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use springtide_engine::settings::HttpSettings;
-use springtide_engine::view::{ErrorView, Miss, rfc3339};
+use springtide_engine::view::{ErrorView, Miss, fit_to_show, rfc3339};
 use springtide_store::{Change, ChangeFilter, ChangeKind, ElementId, Moment, Reader, State};
 use tokio::task::JoinSet;
 use url::Url;
@@ -229,7 +229,7 @@ pub(crate) async fn tell(app: Shared, first: u64) {
                 if let Some(misses) = misses {
                     next.take_target(&misses, &sent, now);
                 }
-                next.make(app, &sent, now.0);
+                next.make(&|| app.door.random_id(), &sent, now.0);
                 Ok(next)
             })
             .await;
@@ -404,7 +404,7 @@ impl Outbox {
     }
 
     /// Makes notices of what was gathered, where it is time.
-    fn make(&mut self, app: &Shared, targets: &[NoticeTarget], now: i64) {
+    fn make(&mut self, new_id: &dyn Fn() -> String, targets: &[NoticeTarget], now: i64) {
         for target in targets {
             let receiver = self.receivers.entry(target.name.clone()).or_default();
             let wait = target.digest.map_or(0, |digest| digest.as_millis() as i64);
@@ -426,11 +426,15 @@ impl Outbox {
                 let room = MOST_EVENTS.saturating_sub(last.events.len());
                 let (with_it, rest) = events.split_at(room.min(events.len()));
                 last.events.extend_from_slice(with_it);
+                if !with_it.is_empty() {
+                    // It has not been tried, and its day begins with the last to join.
+                    (last.at, last.next_at) = (now, now);
+                }
                 events = rest;
             }
             for events in events.chunks(MOST_EVENTS) {
                 receiver.waiting.push_back(Notice {
-                    id: app.door.random_id(),
+                    id: new_id(),
                     at: now,
                     n_tries: 0,
                     next_at: now,
@@ -534,7 +538,7 @@ fn event_of_element(on: On, kept: &springtide_store::Kept, source: &str) -> Even
         "on": on,
         "element": kept.element.id.0,
         "source": source,
-        "locator": kept.element.locator,
+        "locator": fit_to_show(&kept.element.locator),
         "found_at": kept.history.polled_at.map(rfc3339),
         "previous_poll_at": kept.history.synced_at.map(rfc3339),
         "kind": null, "bytes_before": null, "bytes_after": null, "digest": null,
@@ -602,4 +606,174 @@ pub fn test_notice(
         folder,
         body.to_string().into_bytes(),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: i64 = 3_600_000;
+
+    fn target(digest: Option<Duration>) -> NoticeTarget {
+        NoticeTarget {
+            name: "hook".to_owned(),
+            to: NoticeTo::Command("true".to_owned()),
+            on: BTreeSet::from([On::Changed]),
+            sources: None,
+            failures: 3,
+            digest,
+            secret: None,
+        }
+    }
+
+    /// An outbox with one receiver, and ids that count.
+    struct Play {
+        outbox: Outbox,
+        target: NoticeTarget,
+        n_ids: std::cell::Cell<u32>,
+        n_changes: u64,
+    }
+
+    impl Play {
+        fn new(digest: Option<Duration>) -> Self {
+            Self {
+                outbox: Outbox::default(),
+                target: target(digest),
+                n_ids: std::cell::Cell::new(0),
+                n_changes: 0,
+            }
+        }
+
+        fn find(&mut self, n_changes: u64, now: i64) {
+            for _ in 0..n_changes {
+                self.n_changes += 1;
+                let event = Event::Change(On::Changed, self.n_changes);
+                self.outbox.gather(&self.target, event, now);
+            }
+            self.make(now);
+        }
+
+        fn make(&mut self, now: i64) {
+            let new_id = || {
+                self.n_ids.set(self.n_ids.get() + 1);
+                format!("id-{}", self.n_ids.get())
+            };
+            let targets = std::slice::from_ref(&self.target);
+            self.outbox.make(&new_id, targets, now);
+        }
+
+        /// Tries the one that is due, if one is: its id, and the changes in it.
+        fn attempt(&mut self, done: Result<(), String>, now: i64) -> Option<(String, Vec<u64>)> {
+            let notice = self.outbox.due("hook", now)?.clone();
+            let changes = notice.events.iter().map(|event| match event {
+                Event::Change(_, number) => *number,
+                Event::Other(_) => 0,
+            });
+            let changes = changes.collect();
+            self.outbox.conclude("hook", &notice.id, done, now);
+            Some((notice.id, changes))
+        }
+
+        fn receiver(&self) -> &Receiver {
+            &self.outbox.receivers["hook"]
+        }
+    }
+
+    #[test]
+    fn what_comes_while_one_is_tried_is_joined_and_stays_in_order() {
+        let mut play = Play::new(None);
+        play.find(1, 0);
+        let first = play.attempt(Err("it is down".into()), 0).unwrap();
+        // The next has a notice of its own, and those after it join that.
+        for at in 1..=250 {
+            play.find(1, at);
+        }
+        let lengths = |play: &Play| -> Vec<usize> {
+            let waiting = play.receiver().waiting.iter();
+            waiting.map(|notice| notice.events.len()).collect()
+        };
+        assert_eq!(lengths(&play), [1, MOST_EVENTS, MOST_EVENTS, 50]);
+        // Many at once are parted, none is lost, and what was tried is as it was.
+        play.find(230, 251);
+        assert_eq!(lengths(&play), [1, 100, 100, 100, 100, 80]);
+        let mut told = Vec::new();
+        let again = play.attempt(Ok(()), FIRST_RETRY_MS).unwrap();
+        assert_eq!(again, first);
+        told.extend(again.1);
+        while let Some((_, changes)) = play.attempt(Ok(()), FIRST_RETRY_MS) {
+            told.extend(changes);
+        }
+        assert_eq!(told, (1..=play.n_changes).collect::<Vec<_>>());
+        assert_eq!(play.receiver().n_given_up, 0);
+    }
+
+    #[test]
+    fn a_notice_is_tried_for_a_day_under_one_id_and_then_given_up_and_counted() {
+        let mut play = Play::new(None);
+        play.find(1, 0);
+        let (mut ids, mut times) = (BTreeSet::new(), Vec::new());
+        for now in (0..30 * HOUR).step_by(1000) {
+            if let Some((id, _)) = play.attempt(Err("it is down".into()), now) {
+                ids.insert(id);
+                times.push(now);
+            }
+        }
+        assert_eq!(ids.len(), 1);
+        assert!(times[1] <= 10_000, "the first retry is within 10 s");
+        let gaps = times.windows(2).map(|pair| pair[1] - pair[0]);
+        assert!(gaps.clone().all(|gap| gap <= LONGEST_RETRY_MS + 1000));
+        let last = *times.last().unwrap();
+        assert!(
+            (GIVEN_UP_MS..GIVEN_UP_MS + 2 * HOUR).contains(&last),
+            "{last}"
+        );
+        assert_eq!(play.receiver().n_given_up, 1);
+        assert!(play.receiver().waiting.is_empty());
+        assert_eq!(play.receiver().error.as_deref(), Some("it is down"));
+    }
+
+    #[test]
+    fn what_was_joined_late_is_not_given_up_with_what_was_there_before() {
+        let mut play = Play::new(None);
+        play.find(1, 0);
+        play.attempt(Err("it is down".into()), 0);
+        for hour in 0..24 {
+            play.find(1, hour * HOUR + 1);
+        }
+        // The first is given up; the changes of the last hours still have most of a day.
+        let now = GIVEN_UP_MS + 1000;
+        play.attempt(Err("it is down".into()), now);
+        assert_eq!(play.receiver().n_given_up, 1);
+        let (_, changes) = play.attempt(Ok(()), now).unwrap();
+        assert_eq!(changes, (2..=25).collect::<Vec<_>>());
+        assert_eq!(play.receiver().n_given_up, 1);
+    }
+
+    #[test]
+    fn no_more_wait_than_there_is_room_for_and_what_is_given_up_is_counted() {
+        let mut play = Play::new(None);
+        let n = (MOST_WAITING * MOST_EVENTS) as u64;
+        play.find(n, 0);
+        assert_eq!(play.receiver().waiting.len(), MOST_WAITING);
+        play.find(250, 1);
+        assert_eq!(play.receiver().waiting.len(), MOST_WAITING);
+        assert_eq!(play.receiver().n_given_up, 3);
+        let (_, changes) = play.attempt(Ok(()), 1).unwrap();
+        assert_eq!(changes[0], 301);
+    }
+
+    #[test]
+    fn a_digest_gathers_until_its_time_has_come() {
+        let mut play = Play::new(Some(Duration::from_secs(3600)));
+        play.find(2, 0);
+        play.find(3, HOUR - 1);
+        assert!(play.receiver().waiting.is_empty());
+        play.make(HOUR);
+        let (_, changes) = play.attempt(Ok(()), HOUR).unwrap();
+        assert_eq!(changes, [1, 2, 3, 4, 5]);
+        play.find(1, HOUR + 1);
+        assert_eq!(play.attempt(Ok(()), 2 * HOUR - 1), None);
+        play.make(2 * HOUR + 1);
+        assert!(play.attempt(Ok(()), 2 * HOUR + 1).is_some());
+    }
 }
