@@ -24,7 +24,15 @@
   const count = (n) => Math.round(n).toLocaleString("en-US");
   const percent = (share) =>
     `${(share * 100).toFixed(share > 0.99 && share < 1 ? 2 : 1)}%`;
-  const formats = { count, percent, brief };
+  const exponent = (n, digits) => n.toExponential(digits).replace("e+", "e");
+  const perDay = (n) => {
+    if (n === 0) return "0";
+    if (n >= 999.5) return count(n);
+    if (n < 0.001) return exponent(n, 0);
+    return n.toFixed(n >= 100 ? 0 : n >= 10 ? 1 : n >= 1 ? 2 : 3);
+  };
+  const plain = (n) => exponent(n, 3);
+  const formats = { count, percent, brief, perDay, plain };
 
   const tell = () => {
     for (const time of all("time[datetime]")) {
@@ -58,6 +66,13 @@
       if (typeof value !== "number") continue;
       shown.dataset.value = String(value);
       shown.textContent = formats[shown.dataset.format](value);
+    }
+    const { per_day: perDay, used_today: used } = status.budget;
+    for (const left of all("[data-left]")) left.textContent = count(Math.floor(Math.max(0, perDay - used)));
+    for (const meter of all("[data-used]")) {
+      const share = Math.min(1, used / perDay);
+      meter.setAttribute("aria-label", percent(share));
+      meter.querySelector(".bar").setAttribute("width", (160 * share).toFixed(1));
     }
   };
   let isAsking = false;

@@ -11,6 +11,7 @@ use springtide_store::{ElementId, Moment, Reader, SourceId, State};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::cached::Cached;
+use crate::checkup::Checkup;
 use crate::door::Door;
 use crate::feed::Feed;
 use crate::health::Health;
@@ -43,6 +44,7 @@ pub(crate) struct App {
     pub(crate) door: Door,
     pub(crate) feed: Feed,
     pub(crate) health: Health,
+    pub(crate) checkup: Checkup,
     pub(crate) lab: Lab,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) keys: KeyFiles,
@@ -89,6 +91,7 @@ impl App {
             link,
             feed: Feed::default(),
             health: Health::default(),
+            checkup: Checkup::default(),
             lab: Lab::default(),
             subscriptions: Subscriptions::default(),
             keys: KeyFiles::default(),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::http::StatusCode;
 use springtide_policy::plan::Rule;
 use springtide_policy::schedule::{Choice, Terms};
-use springtide_policy::{Budget, Elements, Groups, Objective, Order, Rate, Weight};
+use springtide_policy::{Budget, Elements, Groups, Objective, Order, Rate, Weight, Window};
 use springtide_sim::world::World;
 use springtide_sim::{Setup, run};
 
@@ -22,6 +22,9 @@ const MOST_POLLS: f64 = 1_000_000.0;
 const WARMUP: f64 = 0.3;
 /// The same for everybody who compares.
 const SEED: u64 = 1;
+
+/// Cases that are compared at a time.
+pub(crate) const MOST_CASES: usize = 24;
 
 /// The policies that may be compared, and what they are.
 pub(crate) const POLICIES: [(&str, &str); 4] = [
@@ -39,8 +42,8 @@ pub(crate) struct Lab {
 
 /// An experiment, over or under way.
 pub(crate) struct Experiment {
-    pub(crate) policies: Vec<&'static str>,
-    pub(crate) budget_per_day: f64,
+    /// What is compared.
+    pub(crate) cases: Vec<Case>,
     pub(crate) days: f64,
     pub(crate) n_elements: usize,
     /// Elements of the project that each of those stands for.
@@ -52,10 +55,19 @@ pub(crate) struct Experiment {
     results: Mutex<Vec<LabResult>>,
 }
 
-/// What a policy gave.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct LabResult {
+/// A policy with a budget, which is spent within some hours of the day or at any.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Case {
     pub(crate) policy: &'static str,
+    pub(crate) budget_per_day: f64,
+    /// With the words for it.
+    pub(crate) window: Option<(String, Window)>,
+}
+
+/// What a case gave.
+#[derive(Debug, Clone)]
+pub(crate) struct LabResult {
+    pub(crate) case: Case,
     pub(crate) freshness: f64,
     pub(crate) age_seconds: f64,
     pub(crate) change_ratio: f64,
@@ -96,12 +108,7 @@ impl Experiment {
 }
 
 /// Begins an experiment on what is believed of the project's elements now.
-pub(crate) async fn begin(
-    app: &Shared,
-    policies: Vec<&'static str>,
-    budget_per_day: f64,
-    days: f64,
-) -> Result<(), Problem> {
+pub(crate) async fn begin(app: &Shared, cases: Vec<Case>, days: f64) -> Result<(), Problem> {
     if app.lab.latest().is_some_and(|latest| !latest.is_over()) {
         return Err(
             Problem::new(StatusCode::CONFLICT, "an experiment is under way")
@@ -125,14 +132,20 @@ pub(crate) async fn begin(
         (rates, weights, polled.rates.len())
     };
     let n_alike = n_all as f64 / rates.len() as f64;
-    let per_day = budget_per_day / n_alike;
-    let days = days.min(MOST_POLLS / per_day);
+    let largest = cases
+        .iter()
+        .map(|case| case.budget_per_day)
+        .fold(0.0, f64::max);
+    let days = days.min(MOST_POLLS / (largest / n_alike));
     let bad = |error: springtide_policy::Error| Problem::unprocessable(error.to_string());
-    let budget = Budget::per_day(per_day).map_err(bad)?;
+    let budgets = cases
+        .iter()
+        .map(|case| Budget::per_day(case.budget_per_day / n_alike));
+    let budgets: Vec<Budget> = budgets.collect::<Result<_, _>>().map_err(bad)?;
+    let per_day: f64 = cases.iter().map(|case| case.budget_per_day / n_alike).sum();
     let experiment = Arc::new(Experiment {
-        n_expected: per_day * days * policies.len() as f64,
-        policies,
-        budget_per_day,
+        n_expected: per_day * days,
+        cases,
         days,
         n_elements: rates.len(),
         n_alike,
@@ -148,16 +161,16 @@ pub(crate) async fn begin(
         .unwrap_or_else(PoisonError::into_inner) = latest;
     // Beside those that read the store, so that nobody waits for it.
     tokio::task::spawn_blocking(move || {
-        carry_out(&experiment, rates, weights, budget);
+        carry_out(&experiment, rates, weights, &budgets);
         experiment.is_over.store(true, Ordering::Relaxed);
     });
     Ok(())
 }
 
-fn carry_out(experiment: &Experiment, rates: Vec<Rate>, weights: Vec<Weight>, budget: Budget) {
+fn carry_out(experiment: &Experiment, rates: Vec<Rate>, weights: Vec<Weight>, budgets: &[Budget]) {
     let elements = Elements::from_columns(rates.len(), weights, Vec::new(), Vec::new());
     let world = World::poisson(elements, Groups::new(), rates, experiment.days, SEED);
-    for &policy in &experiment.policies {
+    for (case, budget) in experiment.cases.iter().zip(budgets) {
         if experiment.is_cancelled() {
             return;
         }
@@ -166,16 +179,20 @@ fn carry_out(experiment: &Experiment, rates: Vec<Rate>, weights: Vec<Weight>, bu
             order: Order::Fixed,
             rates: world.rates(),
         };
-        let choice = match policy {
+        let choice = match case.policy {
             "uniform" => planned(Rule::Uniform),
             "proportional" => planned(Rule::Proportional),
             "optimal" => planned(Rule::Optimal(Objective::Freshness)),
             _ => Choice::Learned,
         };
+        let terms = Terms {
+            window: case.window.as_ref().map(|(_, window)| *window),
+            ..Terms::new(budget.clone())
+        };
         let setup = Setup {
             warmup: experiment.days * WARMUP,
             seed: SEED,
-            ..Setup::new(choice, Terms::new(budget.clone()))
+            ..Setup::new(choice, terms)
         };
         let measured = run(&world, &setup, &mut |_| {
             experiment.n_polls.fetch_add(1, Ordering::Relaxed);
@@ -186,7 +203,7 @@ fn carry_out(experiment: &Experiment, rates: Vec<Rate>, weights: Vec<Weight>, bu
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         results.push(LabResult {
-            policy,
+            case: case.clone(),
             freshness: measured.freshness,
             age_seconds: measured.age_days * 86_400.0,
             change_ratio: measured.change_ratio,

@@ -13,6 +13,7 @@
 mod api;
 mod app;
 mod cached;
+mod checkup;
 mod door;
 mod feed;
 mod health;

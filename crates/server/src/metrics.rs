@@ -5,7 +5,7 @@ use std::fmt::Write;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::Response;
-use springtide_engine::view::{Age, Freshness, Status};
+use springtide_engine::view::{Age, Freshness, Miss, Status, Target};
 use springtide_store::Moment;
 
 use crate::app::Shared;
@@ -25,11 +25,27 @@ pub(crate) async fn metrics(State(app): State<Shared>) -> Result<Response<Body>,
             latest.first().copied()
         }
     };
-    let text = written(&status, &counts, last_poll_at);
+    let standing = Standing {
+        target: app.current().target,
+        is_ready: app.health.is_ready(&app).is_ok(),
+    };
+    let text = written(&status, &counts, last_poll_at, standing);
     Ok(answer("text/plain; version=0.0.4; charset=utf-8", text))
 }
 
-fn written(status: &Status, counts: &Counts, last_poll_at: Option<Moment>) -> String {
+/// What is to be reached, and whether polls are made as far as they may be.
+#[derive(Clone, Copy)]
+struct Standing {
+    target: Target,
+    is_ready: bool,
+}
+
+fn written(
+    status: &Status,
+    counts: &Counts,
+    last_poll_at: Option<Moment>,
+    Standing { target, is_ready }: Standing,
+) -> String {
     let mut text = Text::default();
     text.family(
         "springtide_polls_total",
@@ -87,6 +103,40 @@ fn written(status: &Status, counts: &Counts, last_poll_at: Option<Moment>) -> St
         } = source.age_seconds;
         text.kinds(&source.name, measured, predicted);
     }
+    text.family(
+        "springtide_target_freshness",
+        "gauge",
+        "The share of copies that is to be fresh, by [target]",
+    );
+    if let Some(share) = target.freshness {
+        text.sample("", &[], share);
+    }
+    text.family(
+        "springtide_target_age_seconds",
+        "gauge",
+        "The age that copies are to stay below, by [target], and when that is an error",
+    );
+    for (level, span) in [("warn", target.warn_after), ("error", target.error_after)] {
+        if let Some(span) = span {
+            text.sample("", &[("level", level)], span.as_days() * 86_400.0);
+        }
+    }
+    text.family(
+        "springtide_target_met",
+        "gauge",
+        "1 while [target] is met, 0 while it is missed",
+    );
+    let misses = target.misses(status);
+    let is_known = |miss: &Miss| matches!(miss, Miss::Freshness(..) | Miss::Age(..));
+    if target.is_set() && misses.iter().all(is_known) {
+        text.sample("", &[], f64::from(u8::from(misses.is_empty())));
+    }
+    text.family(
+        "springtide_ready",
+        "gauge",
+        "1 while polls are made as far as they may be, 0 when they have stopped: as /readyz",
+    );
+    text.sample("", &[], f64::from(u8::from(is_ready)));
     text.family(
         "springtide_budget_per_day",
         "gauge",
@@ -177,6 +227,73 @@ impl Text {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_target_is_told_where_there_is_one() {
+        let status = Status {
+            freshness: Freshness {
+                measured: Some(0.8),
+                ..no_freshness()
+            },
+            age_seconds: Age {
+                measured: None,
+                predicted: None,
+            },
+            budget: springtide_engine::view::BudgetUse {
+                per_day: 100.0,
+                used_today: 0,
+                price: None,
+                short_per_day: None,
+            },
+            n_elements: 0,
+            n_sources: 0,
+            n_polls: 0,
+            n_changes: 0,
+            oldest_poll_age_seconds: None,
+            states: springtide_engine::view::States::default(),
+            errors: Vec::new(),
+            disk: None,
+            sources: Vec::new(),
+        };
+        let told = |freshness: Option<f64>, is_ready| {
+            let target = Target {
+                freshness,
+                ..Target::default()
+            };
+            let standing = Standing { target, is_ready };
+            written(&status, &Counts::default(), None, standing)
+        };
+        let missed = told(Some(0.9), false);
+        for line in [
+            "\nspringtide_target_freshness 0.9\n",
+            "\nspringtide_target_met 0\n",
+            "\nspringtide_ready 0\n",
+        ] {
+            assert!(missed.contains(line), "{line} in {missed}");
+        }
+        let met = told(Some(0.8), true);
+        assert!(
+            met.contains("\nspringtide_target_met 1\n") && met.contains("\nspringtide_ready 1\n")
+        );
+        let none = told(None, true);
+        assert!(
+            !none.contains("\nspringtide_target_met ")
+                && !none.contains("\nspringtide_target_freshness ")
+        );
+    }
+
+    fn no_freshness() -> Freshness {
+        Freshness {
+            measured: None,
+            low: None,
+            high: None,
+            since: None,
+            predicted: None,
+            predicted_low: None,
+            predicted_high: None,
+            n_audits: 0,
+        }
+    }
 
     #[test]
     fn labels_are_escaped_and_numbers_are_plain() {

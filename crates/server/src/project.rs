@@ -7,7 +7,8 @@ use crate::notices::NoticeTarget;
 use serde_json::{Map, Value};
 use springtide_engine::settings::Settings;
 use springtide_engine::view::{self, Disk, Status, Target};
-use springtide_store::{Bodies, Error, Memory, Moment, Reader, Reading, Sqlite};
+use springtide_policy::Window;
+use springtide_store::{Bodies, Error, Examined, Memory, Moment, Reader, Reading, Sqlite, examine};
 
 /// What the file of a project says, as far as a server has to know.
 #[derive(Debug, Clone)]
@@ -77,6 +78,12 @@ pub trait ProjectFile: Send + Sync {
     /// If they mean none: what is expected.
     fn moment(&self, text: &str, now: Moment) -> Result<Moment, String>;
 
+    /// The hours of the day that words such as `22:00-06:00 UTC` mean.
+    ///
+    /// # Errors
+    /// If they mean none: what is expected.
+    fn window(&self, text: &str) -> Result<Window, String>;
+
     /// The number a day that words such as `2000/day` mean.
     ///
     /// # Errors
@@ -116,6 +123,16 @@ impl Folder {
 
     pub(crate) fn bodies(&self) -> Result<Bodies<Reading>, Error> {
         Bodies::read_only(self.folder.join(STORE).join(BODIES))
+    }
+
+    /// Goes through store and bodies, and says what is wrong; nothing is where nothing was
+    /// kept yet.
+    pub(crate) fn examine(&self, seen: &mut dyn FnMut()) -> Result<Examined, Error> {
+        match Sqlite::read_only(self.folder.join(STORE)) {
+            Ok(store) => examine(&store, &self.bodies()?, seen),
+            Err(Error::Missing(_)) => Ok(Examined::default()),
+            Err(error) => Err(error),
+        }
     }
 
     /// How much store and bodies take.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 use springtide_engine::{EndReason, Until};
+use springtide_policy::Window;
 use springtide_server::{Current, FileChange, ProjectFile, Refusal, Server};
 use springtide_store::Moment;
 
@@ -260,6 +261,10 @@ impl ProjectFile for File {
 
     fn moment(&self, text: &str, now: Moment) -> Result<Moment, String> {
         moment::since(text, now)
+    }
+
+    fn window(&self, text: &str) -> Result<Window, String> {
+        units::window(text)
     }
 
     fn per_day(&self, text: &str) -> Result<f64, String> {

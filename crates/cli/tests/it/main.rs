@@ -16,6 +16,7 @@ mod live;
 mod mail;
 mod many;
 mod notices;
+mod pages;
 mod pause;
 mod plan;
 mod processes;

@@ -7,7 +7,7 @@ use springtide_policy::agenda::Pace;
 use springtide_policy::plan::{Candidates, Plan, Policy, Rule, RulePolicy};
 use springtide_policy::{Budget, Cost, Frequency, Rate, Time, Weight};
 use springtide_store::{
-    Brief, ElementId, Error, History, MemoryOf, Moment, Partition, Reader, Role, State,
+    Brief, ElementId, Error, History, MemoryOf, Moment, Partition, Reader, Role, SourceId, State,
 };
 
 use super::beliefs::{BeliefInput, Beliefs, Held};
@@ -29,6 +29,8 @@ pub struct Outlook {
 pub struct PolledElements {
     /// Their numbers.
     pub ids: Vec<ElementId>,
+    /// Which source each is of.
+    pub sources: Vec<SourceId>,
     /// How often each changes: the mean of what is believed. Before two polls that is what
     /// is usual around it, and before the first what is usual among all.
     pub rates: Vec<Rate>,
@@ -44,8 +46,9 @@ pub struct PolledElements {
 }
 
 impl PolledElements {
-    fn push(&mut self, id: ElementId, rate: Rate, of_weight: f32) {
+    fn push(&mut self, (id, source): (ElementId, SourceId), rate: Rate, of_weight: f32) {
         self.ids.push(id);
+        self.sources.push(source);
         self.rates.push(rate);
         self.weights.push(weight(of_weight));
     }
@@ -99,9 +102,9 @@ impl Outlook {
             match held.and_then(|held| Some((held, believed_rate(held)?))) {
                 Some((held, rate)) => {
                     polled.n_known += u64::from(held.told.is_known);
-                    polled.push(id, rate, brief.weight);
+                    polled.push((id, brief.source), rate, brief.weight);
                 }
-                None => never.push((id, brief.weight)),
+                None => never.push(((id, brief.source), brief.weight)),
             }
         })?;
         if let Some(usual) = mean(&polled.rates) {

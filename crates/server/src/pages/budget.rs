@@ -1,5 +1,6 @@
 //! `/budget`: what another would buy, and where this one goes.
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::PoisonError;
 
 use askama::Template;
@@ -8,11 +9,14 @@ use axum::extract::{Extension, Request, State};
 use axum::http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 use springtide_engine::view::{self, PlanView};
-use springtide_policy::Cost;
+use springtide_policy::freshness::expected_freshness;
+use springtide_policy::{Cost, Order};
+use springtide_store::SourceId;
 
 use super::html::{Format, Html, bar, curve, still};
 use super::sources::said;
 use super::{Frame, page};
+use crate::api::sources::path_segment;
 use crate::app::Shared;
 use crate::door::{Payload, form, see_other};
 use crate::params::Params;
@@ -58,6 +62,8 @@ struct ClassRow {
 
 struct SourceRow {
     name: String,
+    path: String,
+    per_day: String,
     n_polls: Html,
     n_changes: Html,
     bar: Html,
@@ -106,6 +112,17 @@ async fn shown(
     });
     let budget = &status.budget;
     let per_day = budget.per_day;
+    let ids: HashMap<String, SourceId> = app
+        .read(|_, store| {
+            let sources = store.sources()?.into_iter();
+            Ok(sources.map(|source| (source.name, source.id)).collect())
+        })
+        .await?;
+    let planned = |name: &str| {
+        let share = bought.as_ref()?.of(*ids.get(name)?)?;
+        share.polls_per_day
+    };
+    let all_planned = bought.as_ref().map_or(0.0, |bought| bought.polls_per_day());
     let n_polls: u64 = status.sources.iter().map(|source| source.n_polls).sum();
     let target = app.current().target.freshness;
     let at = per_day.log10();
@@ -152,6 +169,8 @@ async fn shown(
         by_source: (status.sources.iter())
             .map(|source| SourceRow {
                 name: source.name.clone(),
+                path: path_segment(&source.name),
+                per_day: planned(&source.name).map_or_else(|| "–".to_owned(), view::per_day),
                 n_polls: still("n_polls", Some(source.n_polls as f64), Format::Count, ""),
                 n_changes: still(
                     "n_changes",
@@ -159,7 +178,10 @@ async fn shown(
                     Format::Count,
                     "",
                 ),
-                bar: bar(source.n_polls as f64 / n_polls.max(1) as f64),
+                bar: bar(match planned(&source.name) {
+                    Some(per_day) => per_day / all_planned.max(f64::MIN_POSITIVE),
+                    None => source.n_polls as f64 / n_polls.max(1) as f64,
+                }),
             })
             .collect(),
     };
@@ -208,6 +230,34 @@ pub(crate) struct Bought {
     plan: Option<PlanView>,
     /// Of each class, how many elements there are, and how many polls a day they get.
     classes: Option<[(u64, f64); CLASSES.len()]>,
+    /// The same of each source, with what they give, in the long run.
+    by_source: BTreeMap<SourceId, Share>,
+}
+
+/// What a source takes of the budget, and what that gives.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Share {
+    /// Elements that the budget is for.
+    pub(crate) n_elements: u64,
+    /// How often they are believed to change, a day, all together.
+    pub(crate) changes_per_day: f64,
+    /// How often they are polled; nothing if the policy keeps to no plan.
+    pub(crate) polls_per_day: Option<f64>,
+    /// How many of them are fresh then.
+    pub(crate) n_fresh: Option<f64>,
+}
+
+impl Bought {
+    /// What a source takes and gives, if anything is known of it.
+    pub(crate) fn of(&self, source: SourceId) -> Option<Share> {
+        self.by_source.get(&source).copied()
+    }
+
+    /// Polls a day of all sources.
+    pub(crate) fn polls_per_day(&self) -> f64 {
+        let shares = self.by_source.values();
+        shares.filter_map(|share| share.polls_per_day).sum()
+    }
 }
 
 /// Computes it, of all elements.
@@ -219,17 +269,34 @@ pub(crate) fn bought(app: &Shared) -> Result<Bought, Problem> {
     let outlook = app.latest_outlook()?;
     let outlook = outlook.lock().unwrap_or_else(PoisonError::into_inner);
     let polled = outlook.polled();
-    let classes = outlook.plan().map(|plan| {
-        let mut sums = [(0_u64, 0.0); CLASSES.len()];
-        for (rate, weight) in polled.rates.iter().zip(&polled.weights) {
-            let class = (CLASSES.iter()).position(|(least, _)| rate.as_per_day() >= *least);
-            let (n, per_day) = &mut sums[class.unwrap_or(CLASSES.len() - 1)];
-            *n += 1;
-            *per_day += plan.frequency(*rate, *weight, Cost::ONE, None).as_per_day();
-        }
-        sums
-    });
-    Ok(Bought { plan, classes })
+    let mut classes = outlook.plan().map(|_| [(0_u64, 0.0); CLASSES.len()]);
+    let mut by_source: BTreeMap<SourceId, Share> = BTreeMap::new();
+    let elements = polled
+        .sources
+        .iter()
+        .zip(&polled.rates)
+        .zip(&polled.weights);
+    // Where nothing is known, rates are what is usual, which says nothing.
+    for ((source, rate), weight) in elements.filter(|_| polled.n_known > 0) {
+        let share = by_source.entry(*source).or_default();
+        share.n_elements += 1;
+        share.changes_per_day += rate.as_per_day();
+        let (Some(plan), Some(classes)) = (outlook.plan(), &mut classes) else {
+            continue;
+        };
+        let frequency = plan.frequency(*rate, *weight, Cost::ONE, None);
+        let class = (CLASSES.iter()).position(|(least, _)| rate.as_per_day() >= *least);
+        let (n, per_day) = &mut classes[class.unwrap_or(CLASSES.len() - 1)];
+        *n += 1;
+        *per_day += frequency.as_per_day();
+        *share.polls_per_day.get_or_insert(0.0) += frequency.as_per_day();
+        *share.n_fresh.get_or_insert(0.0) += expected_freshness(*rate, frequency, Order::Fixed);
+    }
+    Ok(Bought {
+        plan,
+        classes,
+        by_source,
+    })
 }
 
 /// Where the polls of the present plan go, by how often elements change.

@@ -79,7 +79,8 @@ pub(crate) fn number(name: &str, value: Option<f64>, format: Format, none: &str)
         Format::Count => " data-format=\"count\"",
         Format::Percent => " data-format=\"percent\"",
         Format::Brief => " data-format=\"brief\"",
-        Format::PerDay | Format::Plain => "",
+        Format::PerDay => " data-format=\"perDay\"",
+        Format::Plain => " data-format=\"plain\"",
     };
     let Some(value) = value.filter(|value| value.is_finite()) else {
         let (name, none) = (escape(name), escape(none));
@@ -123,8 +124,8 @@ pub(crate) fn interval(freshness: &Freshness, now: Moment) -> Html {
     match (freshness.low, freshness.high, freshness.since) {
         (Some(low), Some(high), since @ Some(_)) => Html(format!(
             "measured, {} to {} by {} since {}",
-            still("freshness.low", Some(low), Format::Percent, ""),
-            still("freshness.high", Some(high), Format::Percent, ""),
+            number("freshness.low", Some(low), Format::Percent, ""),
+            number("freshness.high", Some(high), Format::Percent, ""),
             view::plural(freshness.n_audits, "audit poll"),
             when(since, now, "")
         )),
@@ -174,6 +175,20 @@ pub(crate) fn bar(share: f64) -> Html {
     ))
 }
 
+/// What of the budget was used today, shown anew as it is.
+pub(crate) fn live_bar(share: f64) -> Html {
+    let Html(text) = bar(share);
+    Html(text.replacen("<svg ", "<svg data-used ", 1))
+}
+
+/// What of it is left.
+pub(crate) fn live_left(left: f64) -> Html {
+    Html(format!(
+        "<span data-left>{}</span>",
+        view::count(left as usize)
+    ))
+}
+
 /// The polls of an element over time, the changes among them marked.
 pub(crate) fn timeline(polls: &[(Moment, &str)]) -> Html {
     let (Some(last), Some(first)) = (polls.first(), polls.last()) else {
@@ -198,6 +213,41 @@ pub(crate) fn timeline(polls: &[(Moment, &str)]) -> Html {
         );
     }
     text.push_str("</svg>");
+    Html(text)
+}
+
+/// A bar of a chart, and what it says.
+pub(crate) struct Bar {
+    pub(crate) height: f64,
+    pub(crate) says: String,
+}
+
+/// How many there were, part by part, up to now.
+pub(crate) fn bars(bars: &[Bar], label: &str, from: &str) -> Html {
+    let most = bars.iter().map(|bar| bar.height).fold(1.0, f64::max);
+    let width = 600.0 / bars.len().max(1) as f64;
+    let mut text = format!(
+        "<p class=\"sub\">{label}</p><svg class=\"chart\" viewBox=\"0 0 600 78\" role=\"img\" \
+         aria-label=\"{label}\"><line class=\"axis\" x1=\"0\" x2=\"600\" y1=\"60\" y2=\"60\"/>",
+        label = escape(label)
+    );
+    for (place, bar) in bars.iter().enumerate().filter(|(_, bar)| bar.height > 0.0) {
+        let height = 2.0 + 54.0 * bar.height / most;
+        let _ = write!(
+            text,
+            "<rect class=\"failing\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{height:.1}\">\
+             <title>{}</title></rect>",
+            place as f64 * width,
+            60.0 - height,
+            (width - 2.0).max(1.0),
+            escape(&bar.says)
+        );
+    }
+    let _ = write!(
+        text,
+        "<text x=\"0\" y=\"75\">{}</text><text x=\"600\" y=\"75\" text-anchor=\"end\">now</text></svg>",
+        escape(from)
+    );
     Html(text)
 }
 

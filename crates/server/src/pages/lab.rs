@@ -11,10 +11,12 @@ use super::sources::said;
 use super::{Frame, page};
 use crate::app::Shared;
 use crate::door::{Payload, see_other};
-use crate::lab::{self, POLICIES};
+use crate::lab::{self, Case, MOST_CASES, POLICIES};
 use crate::problem::Problem;
 
 const DAYS: f64 = 30.0;
+/// What is typed for no hours in particular.
+const ANY_TIME: &str = "any time";
 
 #[derive(Template)]
 #[template(path = "lab.html")]
@@ -23,6 +25,7 @@ struct LabPage {
     error: Option<String>,
     policies: &'static [(&'static str, &'static str)],
     budget: String,
+    hours: String,
     days: f64,
     run: Option<Run>,
 }
@@ -37,6 +40,8 @@ struct Run {
 
 struct Row {
     policy: &'static str,
+    budget: String,
+    hours: String,
     fresh: Html,
     age: Html,
     ratio: Html,
@@ -52,7 +57,12 @@ fn shown(app: &Shared, problem: Option<Problem>) -> Response<Body> {
     let run = app.lab.latest().map(|experiment| {
         let results = experiment.results();
         let rows = results.iter().map(|result| Row {
-            policy: result.policy,
+            policy: result.case.policy,
+            budget: view::per_day(result.case.budget_per_day),
+            hours: match &result.case.window {
+                Some((words, _)) => words.clone(),
+                None => ANY_TIME.to_owned(),
+            },
             fresh: still("freshness", Some(result.freshness), Format::Percent, "–"),
             age: still("age_seconds", Some(result.age_seconds), Format::Brief, "–"),
             ratio: still(
@@ -70,15 +80,13 @@ fn shown(app: &Shared, problem: Option<Problem>) -> Response<Body> {
         Run {
             title: match (experiment.is_over(), experiment.is_cancelled()) {
                 (false, false) => "Under way",
-                (false, true) => "Ends after this policy",
+                (false, true) => "Ends after this one",
                 (true, true) => "Stopped",
                 (true, false) => "What came of it",
             },
             what: format!(
-                "{} elements{alike}, {} polls a day, {:.0} days, of which the first third is not \
-                 measured",
+                "{} elements{alike}, {:.0} days, of which the first third is not measured",
                 view::count(experiment.n_elements),
-                view::per_day(experiment.budget_per_day),
                 experiment.days
             ),
             is_over: experiment.is_over(),
@@ -92,12 +100,16 @@ fn shown(app: &Shared, problem: Option<Problem>) -> Response<Body> {
         frame: Frame::new(app, "Lab", "/lab"),
         error: problem.as_ref().map(said),
         policies: &POLICIES,
-        budget: format!(
-            "{}/day",
-            latest
-                .as_ref()
-                .map_or(per_day, |latest| latest.budget_per_day)
-        ),
+        budget: match &latest {
+            Some(latest) => each(&latest.cases, |case| format!("{}/day", case.budget_per_day)),
+            None => format!("{per_day}/day"),
+        },
+        hours: latest.as_ref().map_or_else(String::new, |latest| {
+            each(&latest.cases, |case| match &case.window {
+                Some((words, _)) => words.clone(),
+                None => ANY_TIME.to_owned(),
+            })
+        }),
         days: DAYS,
         run,
     };
@@ -105,12 +117,77 @@ fn shown(app: &Shared, problem: Option<Problem>) -> Response<Body> {
     page(code, &template)
 }
 
+/// What cases have, each once, as it is typed.
+fn each(cases: &[Case], of: impl Fn(&Case) -> String) -> String {
+    let mut each: Vec<String> = Vec::new();
+    for text in cases.iter().map(of) {
+        if !each.contains(&text) {
+            each.push(text);
+        }
+    }
+    each.join(", ")
+}
+
+/// Words between commas.
+fn between_commas(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',')
+        .map(str::trim)
+        .filter(|word| !word.is_empty())
+}
+
+/// Every policy with every budget, within all these hours.
+fn cases(
+    app: &Shared,
+    policies: &[&'static str],
+    budgets: &str,
+    hours: &str,
+) -> Result<Vec<Case>, Problem> {
+    if policies.is_empty() {
+        return Err(Problem::unprocessable("Choose at least one policy"));
+    }
+    let mut windows = Vec::new();
+    for words in between_commas(hours) {
+        windows.push(match words == ANY_TIME {
+            true => None,
+            false => {
+                let window = app.file.window(words);
+                let bad = |why| Problem::unprocessable(format!("Hours: {why}"));
+                Some((words.to_owned(), window.map_err(bad)?))
+            }
+        });
+    }
+    if windows.is_empty() {
+        windows.push(None);
+    }
+    let mut cases = Vec::new();
+    for words in between_commas(budgets) {
+        let per_day = app.file.per_day(words);
+        let bad = |why| Problem::unprocessable(format!("Budget: {why}"));
+        let budget_per_day = per_day.map_err(bad)?;
+        for window in &windows {
+            cases.extend(policies.iter().map(|&policy| Case {
+                policy,
+                budget_per_day,
+                window: window.clone(),
+            }));
+        }
+    }
+    match cases.len() {
+        0 => Err(Problem::unprocessable("Budget: there is none")),
+        n if n > MOST_CASES => Err(Problem::unprocessable(format!(
+            "That is {n} to compare; at most {MOST_CASES} at a time"
+        ))),
+        _ => Ok(cases),
+    }
+}
+
 /// `POST /lab`.
 pub(super) async fn begin(
     State(app): State<Shared>,
     Extension(payload): Extension<Payload>,
 ) -> Response<Body> {
-    let (mut policies, mut budget, mut days) = (Vec::new(), String::new(), DAYS);
+    let (mut policies, mut days) = (Vec::new(), DAYS);
+    let (mut budget, mut hours) = (String::new(), String::new());
     for (name, value) in url::form_urlencoded::parse(&payload.0) {
         match &*name {
             "policy" => {
@@ -118,6 +195,7 @@ pub(super) async fn begin(
                 policies.extend(known.map(|(known, _)| *known));
             }
             "budget" => budget = value.into_owned(),
+            "hours" => hours = value.into_owned(),
             "days" => days = value.parse().unwrap_or(f64::NAN),
             _ => {}
         }
@@ -125,15 +203,11 @@ pub(super) async fn begin(
     policies.dedup();
     policies.truncate(POLICIES.len());
     let begun = async {
-        if policies.is_empty() {
-            return Err(Problem::unprocessable("Choose at least one policy"));
-        }
         if !(1.0..=3650.0).contains(&days) {
             return Err(Problem::unprocessable("From 1 to 3650 days"));
         }
-        let per_day = app.file.per_day(&budget);
-        let per_day = per_day.map_err(|why| Problem::unprocessable(format!("Budget: {why}")))?;
-        lab::begin(&app, policies, per_day, days).await
+        let cases = cases(&app, &policies, &budget, &hours)?;
+        lab::begin(&app, cases, days).await
     };
     match begun.await {
         Ok(()) => see_other("/lab"),

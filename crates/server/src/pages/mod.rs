@@ -4,6 +4,7 @@
 mod budget;
 mod changes;
 mod elements;
+mod errors;
 mod html;
 mod lab;
 mod overview;
@@ -264,6 +265,7 @@ pub(crate) fn router() -> Router<Shared> {
         .route("/lab/cancel", post(lab::cancel))
         .route("/system", get(system::show))
         .route("/system/reload", post(system::reload))
+        .route("/system/check", post(system::check))
         .route("/signin", get(sign_in_form).post(sign_in))
         .route("/signout", post(sign_out))
         .route("/assets/style.css", get(style))

@@ -9,7 +9,9 @@ use springtide_policy::report::share_interval;
 use springtide_store::{Audit, ChangeFilter, Moment};
 
 use super::changes::ChangeRow;
-use super::html::{Format, Html, Point, bar, interval, number, over_time, states, still, when};
+use super::html::{
+    Format, Html, Point, interval, live_bar, live_left, number, over_time, states, when,
+};
 use super::{Frame, page};
 use crate::app::Shared;
 use crate::feed::numbered;
@@ -38,7 +40,7 @@ struct Overview {
     chart: Html,
     budget: Html,
     used: Html,
-    left: String,
+    left: Html,
     meter: Html,
     price: Html,
     oldest: Html,
@@ -116,8 +118,8 @@ pub(super) async fn show(State(app): State<Shared>) -> Result<Response<Body>, Pr
         chart: measured_line(&audits, now),
         budget: number("budget.per_day", Some(budget.per_day), Format::PerDay, ""),
         used: count("budget.used_today", budget.used_today),
-        left: view::count(left as usize),
-        meter: bar(budget.used_today as f64 / budget.per_day),
+        left: live_left(left),
+        meter: live_bar(budget.used_today as f64 / budget.per_day),
         price: number("budget.price", budget.price, Format::Plain, "none"),
         oldest: number(
             "oldest_poll_age_seconds",
@@ -155,9 +157,9 @@ fn between(low: Option<f64>, high: Option<f64>) -> Html {
     match (low, high) {
         (Some(_), Some(_)) => Html::joined(&[
             "(".into(),
-            still("freshness.predicted_low", low, Format::Percent, ""),
+            number("freshness.predicted_low", low, Format::Percent, ""),
             " to ".into(),
-            still("freshness.predicted_high", high, Format::Percent, ""),
+            number("freshness.predicted_high", high, Format::Percent, ""),
             ")".into(),
         ]),
         _ => Html::default(),

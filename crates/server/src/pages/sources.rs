@@ -5,9 +5,13 @@ use axum::body::Body;
 use axum::extract::{Extension, Path, State};
 use axum::http::{Response, StatusCode};
 use serde_json::{Map, Value};
-use springtide_engine::view::{SourceStatus, TrustView, kind_name};
+use springtide_engine::settings::{Retain, SourceSettings};
+use springtide_engine::view::{self, SourceStatus, TrustView, kind_name};
+use springtide_policy::Span;
 
-use super::html::{Format, Html, interval, states, still, when};
+use super::budget::Share;
+use super::errors::{self, ErrorRow};
+use super::html::{Format, Html, bar, interval, states, still, when};
 use super::{Frame, page};
 use crate::api::sources as api;
 use crate::app::Shared;
@@ -167,7 +171,23 @@ struct SourcePage {
     n_changes: Html,
     states: Html,
     errors: Vec<String>,
+    failures: Option<Html>,
+    failed: Vec<ErrorRow>,
     weight: f64,
+    share: Option<ShareOfSource>,
+    is_computing: bool,
+    found: Html,
+    counts: Vec<String>,
+    kept_for: String,
+}
+
+/// What a source costs and gives.
+struct ShareOfSource {
+    changes: String,
+    changes_each: String,
+    polls: Option<String>,
+    share: Option<Html>,
+    fresh: Option<String>,
 }
 
 struct TrustRow {
@@ -242,7 +262,23 @@ async fn one(
 ) -> Result<Response<Body>, Problem> {
     let view = api::one(app, name).await?;
     let status = app.status().await?;
+    let bought = app.bought().await?;
     let now = app.now();
+    let wanted = view.name.clone();
+    let (id, failures, failed) = app
+        .read(move |_, store| {
+            let sources = store.sources()?;
+            let Some(source) = sources.into_iter().find(|s| s.name == wanted) else {
+                // It is only in the file so far.
+                return Ok((None, None, Vec::new()));
+            };
+            let over_time = errors::over_time(store, &source, now)?;
+            let latest = errors::latest(store, std::slice::from_ref(&source), now)?;
+            Ok((Some(source.id), over_time, latest))
+        })
+        .await?;
+    let share = id.and_then(|id| bought.as_ref()?.of(id));
+    let all_polls = bought.as_ref().map_or(0.0, |bought| bought.polls_per_day());
     let source = status.sources.iter().find(|s| s.name == view.name);
     let source = source.ok_or_else(|| Problem::not_found("there is no such source"))?;
     let current = app.current();
@@ -318,10 +354,77 @@ async fn one(
         errors: (source.errors.iter())
             .map(|error| format!("{}: {}, such as {}", error.kind, error.n, error.example))
             .collect(),
+        failures,
+        failed,
         weight: settings.map_or(1.0, |settings| settings.weight),
+        share: share.map(|share| share_of_source(share, all_polls)),
+        is_computing: bought.is_none(),
+        found: still(
+            "found",
+            (source.n_polls > 0).then(|| source.n_changes as f64 / source.n_polls as f64),
+            Format::Percent,
+            "–",
+        ),
+        counts: settings.map(what_counts).unwrap_or_default(),
+        kept_for: settings.map_or_else(String::new, |settings| kept_for(&settings.retain)),
         name: view.name,
     };
     Ok(page(code, &template))
+}
+
+fn share_of_source(share: Share, all_polls: f64) -> ShareOfSource {
+    let n = share.n_elements.max(1) as f64;
+    ShareOfSource {
+        changes: view::per_day(share.changes_per_day),
+        changes_each: view::per_day(share.changes_per_day / n),
+        polls: share.polls_per_day.map(view::per_day),
+        share: share
+            .polls_per_day
+            .map(|polls| bar(polls / all_polls.max(f64::MIN_POSITIVE))),
+        fresh: share.n_fresh.map(|n_fresh| {
+            format!(
+                "{} of {}, {}",
+                view::count(n_fresh.round() as usize),
+                view::plural(share.n_elements, "element"),
+                view::percent(n_fresh / n)
+            )
+        }),
+    }
+}
+
+/// What of its elements is compared, where the file says so.
+fn what_counts(settings: &SourceSettings) -> Vec<String> {
+    let mut counts = Vec::new();
+    if !settings.keep.is_empty() {
+        counts.push(format!("only {}", settings.keep.join(", ")));
+    }
+    if !settings.drop.is_empty() {
+        counts.push(format!("not {}", settings.drop.join(", ")));
+    }
+    counts
+}
+
+/// For how long versions and polls are kept, in words.
+pub(super) fn kept_for(retain: &Retain) -> String {
+    let brief = |span: Span| view::brief(span.as_days() * 86_400.0);
+    let mut words = vec![match (retain.versions, retain.within) {
+        (None, None) => "all versions".to_owned(),
+        (Some(n), None) => format!("the newest {}", view::plural(u64::from(n), "version")),
+        (None, Some(span)) => format!("versions of the last {}", brief(span)),
+        (Some(n), Some(span)) => format!(
+            "the newest {} of the last {}",
+            view::plural(u64::from(n), "version"),
+            brief(span)
+        ),
+    }];
+    if !retain.keeps_bodies {
+        words.push("older ones without their bodies".to_owned());
+    }
+    words.push(match retain.polls {
+        Some(span) => format!("polls of the last {}", brief(span)),
+        None => "all polls".to_owned(),
+    });
+    words.join(", ")
 }
 
 /// `POST /sources/{name}`.

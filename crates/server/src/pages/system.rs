@@ -1,19 +1,23 @@
 //! `/system`: what there is behind it, and what is wrong with it.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 
 use askama::Template;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{Response, StatusCode};
-use springtide_engine::view::{ErrorCount, brief};
+use springtide_engine::Pulse;
+use springtide_engine::view::{ErrorCount, brief, count, plural};
 use springtide_policy::GroupId;
-use springtide_store::{Host, Pause};
+use springtide_store::{Host, Moment, Pause};
 
+use super::errors::{self, ErrorRow};
 use super::html::{Format, Html, still, when};
-use super::sources::said;
+use super::sources::{kept_for, said};
 use super::{Frame, page};
 use crate::app::Shared;
+use crate::checkup::CheckupState;
 use crate::door::see_other;
 use crate::link::EngineState;
 use crate::notices;
@@ -32,11 +36,34 @@ struct SystemPage {
     engine: String,
     health: String,
     uptime: String,
+    process: u32,
+    queue: Option<Queue>,
     store: Html,
     bodies: Html,
+    retention: Vec<(String, String)>,
+    checkup: CheckupCard,
     receivers: Vec<ReceiverRow>,
     hosts: Vec<HostRow>,
     errors: Vec<ErrorCount>,
+    failed: Vec<ErrorRow>,
+}
+
+/// What the engine is about.
+struct Queue {
+    n_under_way: usize,
+    n_new: String,
+    next: Html,
+    why: &'static str,
+}
+
+/// What was found in store and bodies.
+#[derive(Default)]
+struct CheckupCard {
+    is_under_way: bool,
+    n_seen: String,
+    is_sound: bool,
+    says: Option<Html>,
+    problems: Vec<String>,
 }
 
 struct ReceiverRow {
@@ -51,7 +78,7 @@ struct HostRow {
     name: String,
     asked: Html,
     until: Html,
-    why: &'static str,
+    why: String,
     n_failures: u32,
 }
 
@@ -72,6 +99,67 @@ pub(super) async fn reload(State(app): State<Shared>) -> Result<Response<Body>, 
     }
 }
 
+/// `POST /system/check`.
+pub(super) async fn check(State(app): State<Shared>) -> Response<Body> {
+    app.checkup.begin(&app);
+    see_other("/system#doctor")
+}
+
+/// What the next request waits for.
+fn waits_for(pulse: &Pulse) -> &'static str {
+    let is_for_host =
+        |paused: &springtide_engine::Paused| pulse.next_at.is_some_and(|at| at >= paused.until);
+    match pulse.next_at {
+        None => "",
+        Some(at) if at <= pulse.at => "",
+        Some(_) if !pulse.may_spend => "when the budget allows it",
+        Some(_) if pulse.paused.iter().any(is_for_host) => "when a host is asked again",
+        Some(_) => "when it is due, or its host may be asked again",
+    }
+}
+
+fn checkup_card(app: &Shared, now: Moment) -> CheckupCard {
+    match app.checkup.state() {
+        CheckupState::Never => CheckupCard::default(),
+        CheckupState::UnderWay(n_seen) => CheckupCard {
+            is_under_way: true,
+            n_seen: count(n_seen.load(Ordering::Relaxed) as usize),
+            ..CheckupCard::default()
+        },
+        CheckupState::Over(found) => {
+            let what = match found.n_problems {
+                0 => "Store and bodies are sound".to_owned(),
+                n => plural(n as u64, "problem"),
+            };
+            let unnamed = match found.n_unnamed_bodies {
+                0 => String::new(),
+                n => format!(", {} that nothing names", bodies_in_words(n)),
+            };
+            let text = format!(
+                "{what}: {} looked at{unnamed}, in {}, ",
+                bodies_in_words(found.n_bodies),
+                brief(found.seconds)
+            );
+            CheckupCard {
+                is_sound: found.n_problems == 0,
+                says: Some(Html::joined(&[
+                    Html::from(&*text),
+                    when(Some(found.at), now, ""),
+                ])),
+                problems: found.problems,
+                ..CheckupCard::default()
+            }
+        }
+    }
+}
+
+fn bodies_in_words(n: u64) -> String {
+    match n {
+        1 => "1 body".to_owned(),
+        n => format!("{} bodies", count(n as usize)),
+    }
+}
+
 async fn shown(
     app: &Shared,
     problem: Option<Problem>,
@@ -79,8 +167,9 @@ async fn shown(
 ) -> Result<Response<Body>, Problem> {
     let status = app.status().await?;
     let now = app.now();
-    let (mut hosts, names, receivers) = app
-        .read(|app, store| {
+    let (mut hosts, names, receivers, failed) = app
+        .read(move |app, store| {
+            let failed = errors::latest(store, &store.sources()?, now)?;
             let receivers = notices::receivers(store, &app.current().notices)?;
             let hosts = store.hosts()?;
             let ids: Vec<GroupId> = hosts.iter().map(|host| host.group).collect();
@@ -89,23 +178,37 @@ async fn shown(
                 .into_iter()
                 .map(|group| (group.id, group.name))
                 .collect();
-            Ok((hosts, names, receivers))
+            Ok((hosts, names, receivers, failed))
         })
         .await?;
+    let pulse = app.health.pulse();
     let left_alone = |host: &Host| host.not_before.filter(|until| *until > now);
     hosts.sort_by_key(|host| std::cmp::Reverse((left_alone(host), host.requested_at)));
-    let rows = hosts.iter().take(MOST_HOSTS).map(|host| HostRow {
-        name: names.get(&host.group).cloned().unwrap_or_default(),
-        asked: when(host.requested_at, now, "never"),
-        until: when(left_alone(host), now, "–"),
-        why: match host.pause.filter(|_| left_alone(host).is_some()) {
-            Some(Pause::BackOff) => "it fails",
-            Some(Pause::RetryAfter) => "it asks for it",
-            None => "",
-        },
-        n_failures: host.n_failures,
+    let rows = hosts.iter().take(MOST_HOSTS).map(|host| {
+        let name = names.get(&host.group).cloned().unwrap_or_default();
+        // The engine knows what it was; in the store is only of what kind.
+        let paused = pulse.iter().flat_map(|pulse| &pulse.paused);
+        let mut why = paused
+            .filter(|paused| paused.host == name)
+            .map(|p| p.why.clone());
+        let why = match host.pause.filter(|_| left_alone(host).is_some()) {
+            None => String::new(),
+            Some(Pause::BackOff) => why.next().unwrap_or_else(|| "it fails".to_owned()),
+            Some(Pause::RetryAfter) => why.next().unwrap_or_else(|| "it asks for it".to_owned()),
+        };
+        HostRow {
+            name,
+            asked: when(host.requested_at, now, "never"),
+            until: when(left_alone(host), now, "–"),
+            why,
+            n_failures: host.n_failures,
+        }
     });
     let disk = status.disk;
+    if let Some(disk) = disk {
+        let n_bytes = disk.store_bytes.saturating_add(disk.bodies_bytes);
+        app.checkup.begin_if_small(app, n_bytes);
+    }
     let bytes = |name: &str, n: Option<u64>| match n {
         Some(n) => Html::joined(&[
             still(name, Some(n as f64), Format::Count, ""),
@@ -128,6 +231,17 @@ async fn shown(
             Err(problem) => problem.detail,
         },
         uptime: brief(app.started_at.elapsed().as_secs_f64()),
+        process: std::process::id(),
+        queue: pulse.as_ref().map(|pulse| Queue {
+            n_under_way: pulse.n_under_way,
+            n_new: count(status.states.new as usize),
+            next: when(pulse.next_at, now, "nothing is to be asked"),
+            why: waits_for(pulse),
+        }),
+        retention: (app.current().settings.sources.iter())
+            .map(|source| (source.name.clone(), kept_for(&source.retain)))
+            .collect(),
+        checkup: checkup_card(app, now),
         store: bytes("disk.store_bytes", disk.map(|disk| disk.store_bytes)),
         bodies: bytes("disk.bodies_bytes", disk.map(|disk| disk.bodies_bytes)),
         receivers: (receivers.into_iter())
@@ -141,6 +255,7 @@ async fn shown(
             .collect(),
         hosts: rows.collect(),
         errors: status.errors.clone(),
+        failed,
     };
     let code = problem.map_or(StatusCode::OK, |problem| problem.status);
     Ok(page(code, &template))
