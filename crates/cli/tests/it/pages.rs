@@ -161,7 +161,7 @@ fn a_password_in_an_address_is_shown_to_nobody() {
         "run --for 1s --log json",
         "poll -v",
         "doctor --json",
-        "export elements --out -",
+        "export jsonl",
     ] {
         let ran = place.run(line);
         assert!(!ran.stdout.contains("hunter2"), "{line}: {}", ran.stdout);
