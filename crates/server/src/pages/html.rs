@@ -441,6 +441,9 @@ mod tests {
             "<span data-name=\"freshness.measured\" data-value=\"0.5\">50.0%</span>"
         );
         let none = number("price", None, Format::Plain, "not known");
-        assert_eq!(none.0, "<span data-name=\"price\">not known</span>");
+        assert_eq!(
+            none.0,
+            "<span data-name=\"price\" data-format=\"plain\">not known</span>"
+        );
     }
 }
