@@ -211,9 +211,9 @@ fn pages_tell_what_a_source_costs_and_what_was_wrong_and_what_doctor_finds() {
         page.contains("of the last 7 days").then_some(page)
     });
     assert!(page.contains("The latest failed polls") && page.contains("/nowhere.html"));
-    let system = serving.until("doctor has looked", |serving| {
+    let system = serving.until("doctor has looked, and the engine was heard", |serving| {
         let page = serving.get("/system").body;
-        page.contains("are sound").then_some(page)
+        (page.contains("are sound") && page.contains("under way")).then_some(page)
     });
     for words in [
         "under way",
