@@ -21,6 +21,9 @@ pub(super) struct Remembered {
     pub(super) is_put: bool,
     /// How deep the node is that it belongs to.
     pub(super) depth: u8,
+    /// How many of its parts a change touches, in [steps](size_of_step); 0 if that is not
+    /// known.
+    pub(super) size: u8,
     pub(super) changes: f32,
     pub(super) days: f32,
     /// How far the clock of that node was ahead of time when it was last polled.
@@ -37,6 +40,7 @@ impl Remembered {
         bytes[1] =
             u8::from(self.is_look) | u8::from(self.is_sample) << 1 | u8::from(self.is_put) << 2;
         bytes[2] = self.depth;
+        bytes[3] = self.size;
         bytes[4..8].copy_from_slice(&self.changes.to_le_bytes());
         bytes[8..12].copy_from_slice(&self.days.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.ahead.to_le_bytes());
@@ -55,6 +59,7 @@ impl Remembered {
             is_sample: bytes[1] & 2 != 0,
             is_put: bytes[1] & 4 != 0,
             depth: bytes[2],
+            size: bytes[3],
             changes: single(4),
             days: single(8),
             ahead: single(12),
@@ -78,6 +83,22 @@ impl Remembered {
             && !due_in.is_nan();
         (bytes[0] == LAYOUT && makes_sense).then_some(remembered)
     }
+}
+
+/// Steps to a doubling, and the step that is 1.
+const STEPS: f64 = 8.0;
+const STEP_OF_ONE: f64 = 81.0;
+
+/// A size that is above 0, to within a twentieth, in a byte that is not 0: from a thousandth
+/// to some millions.
+pub(super) fn step_of_size(size: f64) -> u8 {
+    // The cast cuts off at the ends.
+    (STEP_OF_ONE + STEPS * size.log2()).round().max(1.0) as u8
+}
+
+/// The size that a step is of.
+pub(super) fn size_of_step(step: u8) -> Option<f64> {
+    (step > 0).then(|| ((f64::from(step) - STEP_OF_ONE) / STEPS).exp2())
 }
 
 /// An element that was polled before, as it is taken in again.
@@ -268,6 +289,7 @@ mod tests {
             is_sample: false,
             is_put: true,
             depth: 3,
+            size: 200,
             changes: 2.5,
             days: 17.25,
             ahead: -3.5,
@@ -283,6 +305,17 @@ mod tests {
         let mut torn = remembered.to_bytes();
         torn[4..8].copy_from_slice(&f32::NAN.to_le_bytes());
         assert_eq!(Remembered::from_bytes(&torn), None);
+    }
+
+    #[test]
+    fn a_size_is_remembered_to_a_twentieth() {
+        for size in [1e-3, 0.3, 1.0, 7.0, 500.0, 3e6] {
+            let recalled = size_of_step(step_of_size(size)).unwrap();
+            assert!((recalled / size - 1.0).abs() < 0.05, "{size}: {recalled}");
+        }
+        assert_eq!(size_of_step(step_of_size(1.0)), Some(1.0));
+        assert_eq!((step_of_size(1e-9), step_of_size(1e12)), (1, 255));
+        assert_eq!(size_of_step(0), None);
     }
 
     #[test]

@@ -990,6 +990,51 @@ mod tests {
         }
     }
 
+    #[test]
+    fn how_many_rows_a_change_touches_survives_a_restart() {
+        let start = || {
+            let terms = Terms::new(Budget::per_day(10.0).unwrap());
+            let (nobody, mut rng) = (Elements::new(), Pcg64::seed_from_u64(1));
+            let present = Present::all(&nobody);
+            let groups = Groups::new();
+            Scheduler::new(
+                Choice::Learned,
+                terms,
+                groups,
+                present,
+                Time::START,
+                &mut rng,
+            )
+        };
+        let block = Element {
+            parts: 1000,
+            ..Element::default()
+        };
+        let (id, now) = (ElementId(0), Time(21.0));
+        let mut rng = Pcg64::seed_from_u64(1);
+        let mut before = start();
+        before.add(id, block, Time(0.0), &mut rng);
+        for day in 1..=20 {
+            let now = Time(f64::from(day));
+            before.take(id, now);
+            before.observe(id, Outcome::Parts { n_changed: 400 }, now);
+        }
+        let after = |memory: &ElementMemory| {
+            let mut after = start();
+            after.recall_all(&before.remember_all());
+            after.recall(id, block, Time(20.0), memory);
+            after.recalled(now, &mut Pcg64::seed_from_u64(1));
+            after.worth(id, Objective::Freshness, now).unwrap()
+        };
+        let memory = before.remember(id).unwrap();
+        let worth = before.worth(id, Objective::Freshness, now).unwrap();
+        assert!((after(&memory) / worth - 1.0).abs() < 0.1);
+        // Without it a change would be taken for one of a row.
+        let mut unknown = memory;
+        unknown[3] = 0;
+        assert!(after(&unknown) < 0.5 * worth);
+    }
+
     fn planned(rule: Rule, rates: &[f64]) -> Choice {
         Choice::Planned {
             rule,

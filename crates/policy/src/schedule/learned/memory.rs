@@ -1,6 +1,8 @@
 //! What is remembered of elements and groups, and how it is taken in again.
 
-use super::super::memory::{Recalled, Remembered, numbers_from_slice, numbers_to_bytes};
+use super::super::memory::{
+    Recalled, Remembered, numbers_from_slice, numbers_to_bytes, size_of_step, step_of_size,
+};
 use super::clock::Clock;
 use super::likeness::Likeness;
 use super::tree::{Node, NodeId, ROOT};
@@ -26,6 +28,10 @@ impl Learned {
             is_sample: member.is_sample,
             is_put: member.is_put,
             depth: self.tree.nodes[member.leaf as usize].depth,
+            size: self
+                .parts
+                .get(&id.0)
+                .map_or(0, |parts| step_of_size(parts.per_change())),
             changes: member.changes,
             days: member.days,
             ahead: (member.polled - member.polled_at) as f32,
@@ -118,6 +124,11 @@ impl Learned {
         } else {
             self.total_cost += element.cost.0;
             self.enter((id, element), leaf, polled_at);
+        }
+        if let Some(parts) = self.parts.get_mut(&id.0)
+            && let Some(size) = remembered.and_then(|remembered| size_of_step(remembered.size))
+        {
+            parts.recall(size);
         }
         let member = &mut self.members[id.index()];
         match remembered {

@@ -36,14 +36,23 @@ impl Parts {
 
     /// Changes are as large as another's, as far as is known.
     pub(super) fn inherit(&mut self, whole: &Self) {
-        self.n_changed = whole.n_changed.max(FEWEST) / whole.n_expected.max(FEWEST);
+        self.recall(whole.per_change());
+    }
+
+    /// A change was known to touch so many.
+    pub(super) fn recall(&mut self, per_change: f64) {
+        self.n_changed = per_change;
         self.n_expected = 1.0;
+    }
+
+    /// How many of them a change touches.
+    pub(super) fn per_change(&self) -> f64 {
+        self.n_changed.max(FEWEST) / self.n_expected.max(FEWEST)
     }
 
     /// How many changes it takes until all have changed.
     pub(super) fn in_changes(&self) -> f64 {
-        let per_change = self.n_changed.max(FEWEST) / self.n_expected.max(FEWEST);
-        (self.n / per_change).max(1.0)
+        (self.n / self.per_change()).max(1.0)
     }
 }
 
