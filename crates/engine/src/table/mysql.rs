@@ -1,10 +1,18 @@
 //! Tables of a MySQL or MariaDB server.
+//!
+//! Statements are sent as text, and answered in text: one message goes each way, and the
+//! server's own spelling of a value is exact for every type but `float`, of which it writes
+//! six digits. Whoever has one is asked by statements that are prepared first, which are
+//! answered in binary.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mysql_async::consts::{ColumnFlags, ColumnType};
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, DriverError, OptsBuilder, Row as Answered, SslOpts, Value as Sql};
+use mysql_async::{
+    Column as Kind, Conn, DriverError, OptsBuilder, Row as Answered, SslOpts, Value as Sql,
+};
 use springtide_store::FailureKind;
 
 use super::database::{Answer, Found, Listed, Login};
@@ -18,6 +26,8 @@ pub(crate) struct Session {
     connection: Conn,
     timeout: Duration,
     is_broken: bool,
+    /// Whether there are floats among what was answered.
+    has_floats: bool,
 }
 
 /// How long a server may take to say who it is.
@@ -50,6 +60,7 @@ impl Session {
             connection: opened.map_err(|error| describe(&error))?,
             timeout: login.timeout,
             is_broken: false,
+            has_floats: false,
         };
         session.begin().await?;
         Ok(session)
@@ -83,28 +94,49 @@ impl Session {
     }
 
     pub(super) async fn ask(&mut self, statement: &Statement) -> Result<Answer, FetchFailure> {
+        if !self.has_floats {
+            let (columns, rows) = self.answer(&statement.text, Spelling::Text).await?;
+            let is_float = |column: &Kind| column.column_type() == ColumnType::MYSQL_TYPE_FLOAT;
+            self.has_floats = columns.iter().any(is_float);
+            if !self.has_floats {
+                return rows_of(&columns, rows, of_text);
+            }
+        }
+        let (columns, rows) = self.answer(&statement.text, Spelling::Binary).await?;
+        rows_of(&columns, rows, of_sql)
+    }
+
+    async fn answer(
+        &mut self,
+        text: &str,
+        spelling: Spelling,
+    ) -> Result<(Arc<[Kind]>, Vec<Answered>), FetchFailure> {
         // Until it is answered, nobody knows what is still to come.
         self.is_broken = true;
         let asked = async {
-            let mut result = self.connection.exec_iter(&*statement.text, ()).await?;
-            let names = result.columns_ref().iter();
-            let columns = names.map(|column| column.name_str().into_owned()).collect();
-            let rows: Vec<Answered> = result.collect().await?;
-            Ok::<_, mysql_async::Error>((columns, rows))
+            Ok::<_, mysql_async::Error>(match spelling {
+                Spelling::Text => {
+                    let mut result = self.connection.query_iter(text).await?;
+                    (
+                        result.columns().unwrap_or_default(),
+                        result.collect().await?,
+                    )
+                }
+                Spelling::Binary => {
+                    let mut result = self.connection.exec_iter(text, ()).await?;
+                    (
+                        result.columns().unwrap_or_default(),
+                        result.collect().await?,
+                    )
+                }
+            })
         };
         let answered = tokio::time::timeout(self.timeout + MARGIN, asked).await;
-        let (columns, answered) = answered
+        let answered = answered
             .map_err(|_| timed_out())?
             .map_err(|error| describe(&error))?;
         self.is_broken = false;
-        let mut rows = Vec::with_capacity(answered.len());
-        for row in answered {
-            let kinds = row.columns();
-            let values = row.unwrap().into_iter().zip(kinds.iter());
-            let values = values.map(|(value, column)| of_sql(value, column));
-            rows.push(values.collect::<Result<_, _>>()?);
-        }
-        Ok(Answer { columns, rows })
+        Ok(answered)
     }
 
     pub(super) async fn shape(
@@ -284,7 +316,7 @@ async fn connect(options: OptsBuilder) -> Result<Conn, mysql_async::Error> {
 }
 
 /// The schema and the name of a table, as literals.
-fn names(parts: &[String]) -> (String, String) {
+pub(super) fn names(parts: &[String]) -> (String, String) {
     let text = |name: &String| Dialect::MySql.text(name);
     match parts {
         [schema, table] => (text(schema), text(table)),
@@ -293,9 +325,95 @@ fn names(parts: &[String]) -> (String, String) {
     }
 }
 
-/// A value of a column.
-fn of_sql(value: Sql, column: &mysql_async::Column) -> Result<Value, FetchFailure> {
-    use ColumnType as Kind;
+/// How values are written in an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Spelling {
+    Text,
+    Binary,
+}
+
+fn rows_of(
+    columns: &[Kind],
+    answered: Vec<Answered>,
+    of: fn(Sql, &Kind) -> Result<Value, FetchFailure>,
+) -> Result<Answer, FetchFailure> {
+    let mut rows = Vec::with_capacity(answered.len());
+    for row in answered {
+        let values = row.unwrap().into_iter().zip(columns);
+        let values = values.map(|(value, column)| of(value, column));
+        rows.push(values.collect::<Result<_, _>>()?);
+    }
+    let names = columns.iter().map(|column| column.name_str().into_owned());
+    Ok(Answer {
+        columns: names.collect(),
+        rows,
+    })
+}
+
+/// A value of a column, from the server's spelling of it.
+fn of_text(value: Sql, column: &Kind) -> Result<Value, FetchFailure> {
+    use ColumnType as Type;
+    let Sql::Bytes(bytes) = value else {
+        return of_sql(value, column);
+    };
+    let kind = column.column_type();
+    let spelled = match kind {
+        Type::MYSQL_TYPE_TINY
+        | Type::MYSQL_TYPE_SHORT
+        | Type::MYSQL_TYPE_INT24
+        | Type::MYSQL_TYPE_LONG
+        | Type::MYSQL_TYPE_LONGLONG
+        | Type::MYSQL_TYPE_YEAR
+        | Type::MYSQL_TYPE_DOUBLE
+        | Type::MYSQL_TYPE_DATE
+        | Type::MYSQL_TYPE_NEWDATE
+        | Type::MYSQL_TYPE_DATETIME
+        | Type::MYSQL_TYPE_DATETIME2
+        | Type::MYSQL_TYPE_TIMESTAMP
+        | Type::MYSQL_TYPE_TIMESTAMP2
+        | Type::MYSQL_TYPE_TIME
+        | Type::MYSQL_TYPE_TIME2 => std::str::from_utf8(&bytes).ok(),
+        _ => return of_sql(Sql::Bytes(bytes), column),
+    };
+    let read = spelled.and_then(|text| {
+        Some(match kind {
+            Type::MYSQL_TYPE_DOUBLE => Value::real(text.parse().ok()?),
+            Type::MYSQL_TYPE_DATE | Type::MYSQL_TYPE_NEWDATE => Value::Text(text.to_owned()),
+            Type::MYSQL_TYPE_TIME | Type::MYSQL_TYPE_TIME2 => {
+                Value::Text(short_fraction(text).to_owned())
+            }
+            Type::MYSQL_TYPE_TIMESTAMP | Type::MYSQL_TYPE_TIMESTAMP2 => {
+                Value::Text(format!("{}Z", short_fraction(text).replacen(' ', "T", 1)))
+            }
+            Type::MYSQL_TYPE_DATETIME | Type::MYSQL_TYPE_DATETIME2 => {
+                Value::Text(short_fraction(text).replacen(' ', "T", 1))
+            }
+            _ => match text.parse::<i64>() {
+                Ok(number) => Value::Integer(number),
+                Err(_) => Value::Text(text.parse::<u64>().ok()?.to_string()),
+            },
+        })
+    });
+    read.ok_or_else(|| {
+        let message = format!(
+            "column {} has a value that is no {kind:?}",
+            column.name_str()
+        );
+        FetchFailure::new(FailureKind::Database, message)
+    })
+}
+
+/// A time with as few digits of its second as it takes.
+fn short_fraction(text: &str) -> &str {
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.'),
+        false => text,
+    }
+}
+
+/// A value of a column, from its bits.
+fn of_sql(value: Sql, column: &Kind) -> Result<Value, FetchFailure> {
+    use ColumnType as Type;
     let kind = column.column_type();
     let is_unsigned = column.flags().contains(ColumnFlags::UNSIGNED_FLAG);
     Ok(match value {
@@ -314,12 +432,12 @@ fn of_sql(value: Sql, column: &mysql_async::Column) -> Result<Value, FetchFailur
         Sql::Double(number) => Value::real(number),
         Sql::Date(year, month, day, hour, minute, second, micros) => {
             let date = format!("{year:04}-{month:02}-{day:02}");
-            if kind == Kind::MYSQL_TYPE_DATE || kind == Kind::MYSQL_TYPE_NEWDATE {
+            if kind == Type::MYSQL_TYPE_DATE || kind == Type::MYSQL_TYPE_NEWDATE {
                 return Ok(Value::Text(date));
             }
             let is_zoned = matches!(
                 kind,
-                Kind::MYSQL_TYPE_TIMESTAMP | Kind::MYSQL_TYPE_TIMESTAMP2
+                Type::MYSQL_TYPE_TIMESTAMP | Type::MYSQL_TYPE_TIMESTAMP2
             );
             let zone = if is_zoned { "Z" } else { "" };
             let part = fraction(micros);
@@ -333,7 +451,7 @@ fn of_sql(value: Sql, column: &mysql_async::Column) -> Result<Value, FetchFailur
             let part = fraction(micros);
             Value::Text(format!("{sign}{hours:02}:{minutes:02}:{seconds:02}{part}"))
         }
-        Sql::Bytes(bytes) if kind == Kind::MYSQL_TYPE_BIT && bytes.len() <= 8 => {
+        Sql::Bytes(bytes) if kind == Type::MYSQL_TYPE_BIT && bytes.len() <= 8 => {
             let number = bytes
                 .iter()
                 .fold(0_u64, |n, byte| n << 8 | u64::from(*byte));
@@ -346,7 +464,7 @@ fn of_sql(value: Sql, column: &mysql_async::Column) -> Result<Value, FetchFailur
             let is_text = column.character_set() != BINARY
                 || matches!(
                     kind,
-                    Kind::MYSQL_TYPE_NEWDECIMAL | Kind::MYSQL_TYPE_DECIMAL | Kind::MYSQL_TYPE_JSON
+                    Type::MYSQL_TYPE_NEWDECIMAL | Type::MYSQL_TYPE_DECIMAL | Type::MYSQL_TYPE_JSON
                 );
             match (is_text, String::from_utf8(bytes)) {
                 (true, Ok(text)) => Value::Text(text),
