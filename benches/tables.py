@@ -165,19 +165,51 @@ def measure(server, folder, options):
     first, memory = springtide(options.program, project, "run", "--once")
     print(f"springtide's first pass   {n / first:12,.0f} rows/s  ({took / first:.2f} of COPY's, {memory:.0f} MB)")
 
-    low, high = n // 2, n // 2 + 500
-    rows = f"select *, xmin::text from orders where id >= {low} and id < {high} order by id limit 1001"
-    mark = (
-        "select encode(sha256(convert_to(coalesce(string_agg(mark, ','), ''), 'UTF8')), 'hex') from "
-        f"(select xmin::text as mark from orders where id >= {low} and id < {high} order by id) as marks")
-    reading, digest = latency(server, rows), latency(server, mark)
-    print(f"a block of 500 rows       {reading:12.2f} ms to read, {digest:.2f} ms for its digest ({digest / reading:.2f})")
+    server.sql(
+        "create table narrow (id bigint primary key, n int); "
+        "insert into narrow select i, i % 1000 from generate_series(1, 300000) i; "
+        "create table wide (id bigint primary key, customer int, status text, total numeric(12, 2), tax numeric(12, 2), "
+        "created_at timestamptz, updated_at timestamptz, name text, street text, city text, note text, is_paid bool, ref uuid); "
+        "insert into wide select i, i % 99991, 'new', i % 10000 / 100.0, i % 777 / 100.0, now(), now(), 'Customer ' || i, "
+        "md5(i::text) || ' street', 'city ' || i % 100, repeat(md5(i::text), 4), i % 2 = 0, md5(i::text)::uuid "
+        "from generate_series(1, 100000) i")
+    server.sql("vacuum analyze")
+    for table, size in [("narrow", 2000), ("orders", 600), ("wide", 150)]:
+        digest_cost(server, table, size)
 
     server.sql("create table copied as select * from orders; alter table copied add primary key (id)")
     server.sql("vacuum analyze copied")
     for _ in range(2):
         # The second time it knows more of where to look.
         find_changes(server, project, options)
+
+
+def digest_cost(server, table, size):
+    """What it takes to read a block, and to tell of 32 that they are what they were."""
+    low = 50_000
+    reading = latency(server, f"select *, xmin from {table} where id >= {low} and id < {low + size} order by id limit 40001")
+    blocks = [(low + at * size, low + (at + 1) * size) for at in range(32)]
+    counting = latency(server, f"select count(*) from {table} where id >= {blocks[0][0]} and id < {blocks[-1][1]}", 50) / 32
+    told = {}
+    quiet = server.sql(f"with {SEEN.format(table=table)} select quiet from seen")
+    for name, known in [("written to elsewhere", "null"), ("not written to", f"'{quiet}'")]:
+        values = ", ".join(f"({at}, {known}::text, '{start}'::int8, '{end}'::int8)" for at, (start, end) in enumerate(blocks))
+        told[name] = latency(server, (
+            f"with {SEEN.format(table=table)} "
+            "select asked.place, seen.quiet, seen.columns, block.n, block.writers from seen, "
+            f"(values {values}) as asked(place, quiet, from0, to0), lateral (select count(*) as n, {WRITERS.format(now='seen.now')} "
+            f"as writers from {table} where (id) >= (asked.from0) and (id) < (asked.to0) and asked.quiet is distinct from seen.quiet) "
+            "as block"), 50) / 32
+    shares = "; ".join(f"{took:.4f} ms for its digest ({took / reading:.3f}) on a server {name}" for name, took in told.items())
+    print(f"{table + f', {size} rows':25} {reading:12.3f} ms to read; {shares}; {counting:.4f} ms to count ({counting / reading:.3f})")
+
+
+WRITERS = "coalesce(sum(hashint8extended(({now} - age(xmin)) & 4294967295, 0)), 0)"
+SEEN = (
+    "seen as materialized (select age('3'::xid)::int8 + 3 as now, case when txid_snapshot_xmin(s) = txid_snapshot_xmax(s) "
+    "then txid_snapshot_xmax(s) || '@' || extract(epoch from pg_postmaster_start_time()) end as quiet, (select "
+    + WRITERS.format(now="(select age('3'::xid)::int8 + 3)")
+    + " from pg_attribute where attrelid = '{table}'::regclass and attnum > 0) as columns from txid_current_snapshot() as s)")
 
 
 def find_changes(server, project, options):

@@ -72,6 +72,56 @@ fn done(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// Starts a server whose data are there.
+fn serve(kind: &Kind, folder: &Path, port: u16) -> Child {
+    let data = folder.join("data");
+    let mut log = File::options();
+    let log = log.create(true).append(true).open(folder.join("log"));
+    let log = log.unwrap();
+    let mut command = match kind {
+        Kind::Postgres => {
+            let mut command = unprivileged(&program("postgres").unwrap());
+            command.arg("-D").arg(&data);
+            for setting in [
+                "listen_addresses=127.0.0.1",
+                "fsync=off",
+                "log_statement=all",
+                "log_line_prefix=%u|",
+                "unix_socket_directories=",
+            ] {
+                command.args(["-c", setting]);
+            }
+            command.args(["-p", &port.to_string()]);
+            command
+        }
+        Kind::Maria => {
+            let mut command = unprivileged(&program("mariadbd").unwrap());
+            command.args([
+                "--no-defaults",
+                "--bind-address=127.0.0.1",
+                "--general-log=1",
+            ]);
+            command.args(["--innodb-flush-log-at-trx-commit=0", "--skip-name-resolve"]);
+            for (name, file) in [
+                ("datadir", "data"),
+                ("socket", "socket"),
+                ("pid-file", "pid"),
+                ("general-log-file", "statements"),
+            ] {
+                command.arg(format!("--{name}={}", folder.join(file).display()));
+            }
+            command.arg(format!("--port={port}"));
+            command
+        }
+    };
+    command
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log)
+        .spawn()
+        .unwrap()
+}
+
 impl Server {
     #[expect(clippy::print_stderr, reason = "a test that is left out says so")]
     pub(crate) fn start(kind: Kind) -> Option<Self> {
@@ -80,7 +130,7 @@ impl Server {
             Kind::Maria => ["mariadb-install-db", "mariadbd", "mariadb"],
         };
         let programs: Vec<Option<PathBuf>> = needed.iter().map(|name| program(name)).collect();
-        let [Some(init), Some(serve), Some(_)] = &programs[..] else {
+        let [Some(init), Some(_), Some(_)] = &programs[..] else {
             eprintln!("left out: {needed:?} are not all installed");
             return None;
         };
@@ -90,52 +140,19 @@ impl Server {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = free.local_addr().unwrap().port();
         drop(free);
-        let log = File::create(folder.path().join("log")).unwrap();
-        let mut command = unprivileged(serve);
         match kind {
             Kind::Postgres => {
                 let mut init = unprivileged(init);
                 init.args(["-U", "postgres", "--auth=trust", "-E", "UTF8", "--no-sync"]);
                 done(init.args(["--locale=C.UTF-8", "-D"]).arg(&data));
-                command.arg("-D").arg(&data);
-                for setting in [
-                    "listen_addresses=127.0.0.1",
-                    "fsync=off",
-                    "log_statement=all",
-                    "log_line_prefix=%u|",
-                    "unix_socket_directories=",
-                ] {
-                    command.args(["-c", setting]);
-                }
-                command.args(["-p", &port.to_string()]);
             }
             Kind::Maria => {
                 let mut init = unprivileged(init);
                 init.args(["--no-defaults", "--auth-root-authentication-method=normal"]);
                 done(init.arg(format!("--datadir={}", data.display())));
-                command.args([
-                    "--no-defaults",
-                    "--bind-address=127.0.0.1",
-                    "--general-log=1",
-                ]);
-                command.args(["--innodb-flush-log-at-trx-commit=0", "--skip-name-resolve"]);
-                for (name, file) in [
-                    ("datadir", "data"),
-                    ("socket", "socket"),
-                    ("pid-file", "pid"),
-                    ("general-log-file", "statements"),
-                ] {
-                    command.arg(format!("--{name}={}", folder.path().join(file).display()));
-                }
-                command.arg(format!("--port={port}"));
             }
         }
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .spawn()
-            .unwrap();
+        let child = serve(&kind, folder.path(), port);
         let server = Self {
             kind,
             folder,
@@ -145,6 +162,18 @@ impl Server {
         server.wait();
         server.prepare();
         Some(server)
+    }
+
+    /// Stops it, whatever it is asked just then, and starts it again.
+    pub(crate) fn restart(&mut self) {
+        let signal = match self.kind {
+            Kind::Postgres => "-INT",
+            Kind::Maria => "-TERM",
+        };
+        done(Command::new("kill").args([signal, &self.child.id().to_string()]));
+        self.child.wait().unwrap();
+        self.child = serve(&self.kind, self.folder.path(), self.port);
+        self.wait();
     }
 
     fn wait(&self) {

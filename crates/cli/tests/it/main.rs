@@ -29,6 +29,7 @@ mod serving;
 mod simulate;
 mod soak;
 mod tables;
+mod tables_live;
 mod websub;
 mod words;
 

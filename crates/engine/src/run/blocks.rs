@@ -16,20 +16,19 @@ use super::Engine;
 use super::begin::{Address, fail};
 use super::conclude::member;
 use crate::event::{Event, Polled};
-use crate::fetch::{FetchFailure, group_of};
+use crate::fetch::FetchFailure;
 use crate::keep::{self, HowFound, Seen};
 use crate::poll::{Done, PollResult};
 use crate::register::table_group;
-use crate::settings::{GroupRule, TableSettings};
+use crate::settings::TableSettings;
 use crate::source::Sighting;
 use crate::table::{
-    Asked, BlockRead, CONTENT_TYPE, CopyFile, CursorRead, CursorState, Range, RowChange, Rows,
-    Table, TableJob, TableRead, Update, Value, cut, difference, key_text, order,
+    Asked, Batch, BlockRead, CONTENT_TYPE, CopiedBlock, CopyFile, CursorRead, CursorState, Range,
+    RowChange, Rows, Table, TableJob, TableRead, Update, Value, cut, difference, key_text,
+    limit_of, order,
 };
 use crate::{Error, clock};
 
-/// Statements a second that a database is sent where nobody says how many.
-const PER_SECOND: f64 = 5.0;
 /// Blocks that are next to each other and in one group.
 const PER_GROUP: u32 = 32;
 /// Blocks that are read at a time when it starts.
@@ -115,17 +114,6 @@ fn start_of(range: &Range) -> String {
         .map_or_else(String::new, |key| key_text(key))
 }
 
-/// How often a database may be asked.
-fn limit_of(settings: &TableSettings, rules: &[GroupRule]) -> (Span, u32) {
-    let default = Span::days(1.0 / (PER_SECOND * 86_400.0)).expect("a gap");
-    let host = settings.place.host();
-    let url = host.and_then(|host| url::Url::parse(&format!("http://{host}/")).ok());
-    match url.map(|url| group_of(&url, rules)) {
-        Some(path) if path.has_rule => (path.gap, path.concurrency),
-        _ => (default, 1),
-    }
-}
-
 /// At the start.
 impl Engine {
     /// Opens the copies of tables, and brings those in step that are not.
@@ -158,13 +146,15 @@ impl Engine {
                     }
                 }
             }
+            let copied = self
+                .bring_in_step(&mut opened, &kept_blocks, now)
+                .map_err(|error| Error::copy(&settings.copy, error))?;
             for kept in &kept_blocks {
                 if let Some(range) = Range::of_locator(&kept.element.locator) {
-                    opened.set(kept.element.id, range, None);
+                    let id = kept.element.id;
+                    opened.set(id, range, copied.get(&id).copied());
                 }
             }
-            self.bring_in_step(&mut opened, &kept_blocks, now)
-                .map_err(|error| Error::copy(&settings.copy, error))?;
             let name = opened.table.name.clone();
             self.tables.insert(source, opened);
             let (host, _) = self.place_block(&name, 0)?;
@@ -250,13 +240,14 @@ impl Engine {
     }
 
     /// Brings the copy in step with the blocks that are kept, if it is not: whoever died
-    /// after something was kept and before it was in the copy left it so.
+    /// after something was kept and before it was in the copy left it so. Says how many rows
+    /// blocks have, as far as that is known.
     fn bring_in_step(
         &mut self,
         opened: &mut TableState,
         blocks: &[Kept],
         now: Moment,
-    ) -> rusqlite::Result<()> {
+    ) -> rusqlite::Result<HashMap<ElementId, usize>> {
         let kept: BTreeMap<ElementId, &Copy> = (blocks.iter())
             .filter_map(|kept| Some((kept.element.id, kept.copy.as_ref()?)))
             .collect();
@@ -265,16 +256,26 @@ impl Engine {
             && (kept.iter()).all(|(id, copy)| {
                 known
                     .get(id)
-                    .is_some_and(|digest| digest[..] == copy.digest[..])
+                    .is_some_and(|(digest, _)| digest[..] == copy.digest[..])
             });
         if is_same {
-            return Ok(());
+            let known = known.iter();
+            let known = known.filter_map(|(id, (_, n_rows))| Some((*id, (*n_rows)?)));
+            return Ok(known.collect());
         }
         let bodies = &self.context.bodies;
-        let read = |copy: &&Copy| Rows::from_body(&bodies.get(copy.body).ok()?);
-        let all: Vec<Rows> = kept.values().filter_map(read).collect();
+        let read = |copy: &Copy| Rows::from_body(&bodies.get(copy.body).ok()?);
+        let mut n_rows: HashMap<ElementId, usize> = HashMap::new();
+        let mut all: Vec<Rows> = Vec::new();
+        for (id, copy) in &kept {
+            if let Some(rows) = read(copy) {
+                n_rows.insert(*id, rows.rows.len());
+                all.push(rows);
+            }
+        }
         let Some(last) = all.last() else {
-            return opened.copy.clear();
+            opened.copy.clear()?;
+            return Ok(n_rows);
         };
         let (columns, key) = (last.columns.clone(), last.key.clone());
         let names: Vec<String> = key.iter().map(|&at| columns[at].clone()).collect();
@@ -289,9 +290,14 @@ impl Engine {
         if !is_whole {
             rows.retain(|change| change.after.is_some());
         }
-        let mut digests: Vec<(ElementId, Option<[u8; 32]>)> = (kept.iter())
-            .map(|(id, copy)| (*id, Some(copy.digest)))
-            .collect();
+        let copied = |(id, copy): (&ElementId, &&Copy)| {
+            let block = CopiedBlock {
+                digest: copy.digest,
+                n_rows: n_rows.get(id).copied().unwrap_or_default(),
+            };
+            (*id, Some(block))
+        };
+        let mut digests: Vec<(ElementId, Option<CopiedBlock>)> = kept.iter().map(copied).collect();
         let gone = known.keys().filter(|id| !kept.contains_key(id));
         digests.extend(gone.map(|id| (*id, None)));
         let found_at = kept.values().map(|copy| copy.fetched_at).max();
@@ -304,7 +310,8 @@ impl Engine {
             blocks: digests,
             found_at: found_at.unwrap_or(now),
             previous_poll_at: None,
-        }])
+        }])?;
+        Ok(n_rows)
     }
 }
 
@@ -455,17 +462,17 @@ impl Engine {
             copy.n_bytes = sighting.n_bytes;
             self.ledger.write(own.clone());
         }
-        let mut digests = vec![(id, Some(sighting.digest))];
+        let mut digests = vec![(id, Some(copied(&sighting, n_rows)))];
         self.set_block(source, id, range, Some(n_rows));
         for (range, n_rows, sighting) in blocks {
             let id = self.split_off(&own, &range, &sighting, is_first, now)?;
-            digests.push((id, Some(sighting.digest)));
+            digests.push((id, Some(copied(&sighting, n_rows))));
             self.set_block(source, id, range, Some(n_rows));
         }
         match read.rest {
             Some((rest, Some((n_rows, sighting)))) => {
                 let id = self.split_off(&own, &rest, &sighting, false, now)?;
-                digests.push((id, Some(sighting.digest)));
+                digests.push((id, Some(copied(&sighting, n_rows))));
                 self.set_block(source, id, rest, Some(n_rows));
                 self.agenda.look_at(id, Some(own.element.host), at);
             }
@@ -719,7 +726,21 @@ impl Engine {
         let (name, size) = (state.table.name.clone(), state.table.size());
         let (columns, key) = (after.columns.clone(), after.key.clone());
         let mut pieces = Vec::new();
-        for (range, rows) in cut(&range, after, size, false).blocks {
+        let n_bytes = Batch::of_rows(columns.len(), &after.rows).row_bytes();
+        let key_at = |row: usize| after.key_of(&after.rows[row]);
+        let cut = cut(
+            &range,
+            after.rows.len(),
+            size.to_cut(n_bytes),
+            false,
+            key_at,
+        );
+        for (range, span) in cut.blocks {
+            let rows = Rows {
+                columns: columns.clone(),
+                key: key.clone(),
+                rows: after.rows[span].to_vec(),
+            };
             let body = rows.to_body();
             let sighting = Sighting {
                 body: Some(self.context.bodies.put(&body)?),
@@ -751,11 +772,11 @@ impl Engine {
             ..self.seen_beside(&own, done)
         }));
         self.ledger.write(own.clone());
-        digests.push((id, Some(sighting.digest)));
+        digests.push((id, Some(copied(&sighting, n_rows))));
         self.set_block(source, id, range, Some(n_rows));
         for (range, n_rows, sighting) in pieces {
             let id = self.split_off(&own, &range, &sighting, false, now)?;
-            digests.push((id, Some(sighting.digest)));
+            digests.push((id, Some(copied(&sighting, n_rows))));
             self.set_block(source, id, range, Some(n_rows));
         }
         let n_elements = digests.len() as u64 - 1;
@@ -800,6 +821,14 @@ fn place_of_known(parts: &[(Range, usize, Sighting)]) -> usize {
     match parts.last() {
         Some((last, ..)) if last.to.is_none() => parts.len() - 1,
         _ => 0,
+    }
+}
+
+/// What the copy says of a block.
+fn copied(sighting: &Sighting, n_rows: usize) -> CopiedBlock {
+    CopiedBlock {
+        digest: sighting.digest,
+        n_rows,
     }
 }
 

@@ -8,7 +8,7 @@ use springtide_store::{ElementId, Kept, Moment, PollOutcome, Purpose, SourceId};
 use super::Engine;
 use super::conclude::SharedAnswer;
 use crate::event::{Event, Polled};
-use crate::keep::HowFound;
+use crate::keep::{HowFound, Seen};
 use crate::poll::Done;
 use crate::table::{Asked, KnownDigest, Range};
 use crate::{Error, clock};
@@ -86,7 +86,7 @@ impl Engine {
     pub(super) fn conclude_digests(
         &mut self,
         done: &Done,
-        compared: Vec<(KnownDigest, bool)>,
+        compared: Vec<(KnownDigest, Option<String>)>,
         now: Moment,
     ) -> Result<(), Error> {
         let own = done.job.kept.element.id;
@@ -96,13 +96,19 @@ impl Engine {
             status: None,
             purpose: Purpose::Due,
         };
-        for (known, is_same) in compared {
+        for (known, same) in compared {
             let id = known.id;
             if id == own {
-                match is_same {
-                    true => _ = self.conclude_element(&done.seen(), now)?,
-                    false => self.note_difference(done, now)?,
-                }
+                let Some(digest) = same else {
+                    self.note_difference(done, now)?;
+                    continue;
+                };
+                let before = with_digest(done.job.kept.clone(), digest);
+                let seen = Seen {
+                    before: &before,
+                    ..done.seen()
+                };
+                self.conclude_element(&seen, now)?;
                 continue;
             }
             let Some(kept) = self.ledger.kept(id)? else {
@@ -113,7 +119,8 @@ impl Engine {
             if digest != Some(&known.digest) || !self.is_newest(&kept, &answer, now) {
                 continue;
             }
-            if is_same {
+            if let Some(digest) = same {
+                let kept = with_digest(kept, digest);
                 self.conclude_element(&answer.shows(&kept, HowFound::NotModified), now)?;
             } else {
                 self.set_differs(kept.element.source, id);
@@ -166,4 +173,12 @@ impl Engine {
         self.agenda.put_back(id, host, at, at);
         Ok(())
     }
+}
+
+/// A block that is what it was, with what its digest says now.
+fn with_digest(mut kept: Kept, digest: String) -> Kept {
+    if let Some(copy) = &mut kept.copy {
+        copy.etag = Some(digest);
+    }
+    kept
 }

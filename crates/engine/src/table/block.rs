@@ -1,11 +1,13 @@
 //! Blocks: ranges of keys, what they are called, and where rows are cut into them.
 
 use std::cmp::Ordering;
+use std::ops::Range as Span;
 
 use serde_json::Value as Json;
 use serde_json::value::RawValue;
 
-use super::value::{Row, Rows, Value};
+use super::value::Value;
+use crate::settings::TableSettings;
 
 /// A key, column by column.
 pub(crate) type Key = Vec<Value>;
@@ -114,6 +116,13 @@ const FEWEST_ROWS: usize = 50;
 const MOST_ROWS: usize = 2_000;
 
 impl BlockSize {
+    pub(crate) fn of(settings: &TableSettings) -> Self {
+        match settings.block {
+            Some(n) => Self::Rows(n as usize),
+            None => Self::Chosen,
+        }
+    }
+
     /// How many rows of so many bytes each; nothing if that is not known.
     pub(crate) fn of_rows(self, n_bytes: usize) -> Option<usize> {
         match self {
@@ -123,6 +132,11 @@ impl BlockSize {
                 Some(n.clamp(FEWEST_ROWS, MOST_ROWS))
             }
         }
+    }
+
+    /// How many rows of so many bytes each, or of none.
+    pub(crate) fn to_cut(self, n_bytes: usize) -> usize {
+        self.of_rows(n_bytes).unwrap_or(MOST_ROWS)
     }
 
     /// How many rows are read at the most, where nobody knows how many there are.
@@ -138,79 +152,60 @@ impl BlockSize {
 const BLOCKS_READ: usize = 20;
 const MOST_READ: usize = 40_000;
 
-/// How many bytes a row has, about; 0 if there is none.
-pub(crate) fn row_bytes(rows: &[Row]) -> usize {
-    let n_bytes: usize = rows.iter().flatten().map(n_bytes).sum();
-    match rows.len() {
-        0 => 0,
-        n => (n_bytes / n).max(1),
-    }
-}
-
-fn n_bytes(value: &Value) -> usize {
-    match value {
-        Value::Null => 1,
-        Value::Integer(_) | Value::Real(_) => 8,
-        Value::Text(text) => text.len() + 2,
-        Value::Bytes(bytes) => 2 * bytes.len() + 10,
-    }
-}
-
-/// Rows of a range, cut into blocks.
+/// A range, cut into blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Cut {
-    pub(crate) blocks: Vec<(Range, Rows)>,
+    /// Each with which of the rows are in it.
+    pub(crate) blocks: Vec<(Range, Span<usize>)>,
     /// What of the range was not read.
     pub(crate) rest: Option<Range>,
 }
 
-/// Cuts the rows of a range into blocks. If not all of them were read (`is_cut_short`), the
-/// last of them only says where the rest begins.
+/// Cuts the rows of a range into blocks of `n`; there are `n_rows` of them, with these keys.
+/// If not all of them were read (`is_cut_short`), the last of them only says where the rest
+/// begins.
 ///
 /// A block stays whole until it has twice as many rows as it should have. Where keys grow,
 /// full blocks are cut off at the front, so that what grows is one small block at the end;
 /// elsewhere blocks are cut into equal parts.
-pub(crate) fn cut(range: &Range, mut rows: Rows, size: BlockSize, is_cut_short: bool) -> Cut {
-    let n = size.of_rows(row_bytes(&rows.rows)).unwrap_or(MOST_ROWS);
-    let mut rest = None;
-    if is_cut_short && let Some(last) = rows.rows.pop() {
+pub(crate) fn cut(
+    range: &Range,
+    n_rows: usize,
+    n: usize,
+    is_cut_short: bool,
+    key_of: impl Fn(usize) -> Key,
+) -> Cut {
+    let (mut total, mut rest) = (n_rows, None);
+    if is_cut_short && n_rows > 0 {
+        total -= 1;
+        // What does not fill a block is read again with the rest.
+        if total >= n {
+            total -= total % n;
+        }
         rest = Some(Range {
-            from: Some(rows.key_of(&last)),
+            from: Some(key_of(total)),
             to: range.to.clone(),
         });
     }
-    // What does not fill a block is read again with the rest.
-    let n_full = rows.rows.len() / n * n;
-    if let Some(rest) = &mut rest
-        && n_full > 0
-        && let Some(row) = rows.rows.get(n_full)
-    {
-        rest.from = Some(rows.key_of(row));
-        rows.rows.truncate(n_full);
-    }
     let end = rest.as_ref().map_or(&range.to, |rest| &rest.from);
-    let total = rows.rows.len();
     let per_block = match () {
         () if rest.is_none() && total <= 2 * n && range.to.is_some() => total.max(1),
         () if rest.is_none() && range.to.is_some() => total.div_ceil(total.div_ceil(n)),
         () if rest.is_none() && total <= n + n / 2 => total.max(1),
         () => n,
     };
-    let Rows { columns, key, rows } = rows;
-    let mut blocks: Vec<(Range, Rows)> = Vec::new();
-    let mut rows = rows.into_iter().peekable();
-    let mut from = range.from.clone();
+    let mut blocks = Vec::new();
+    let (mut at, mut from) = (0, range.from.clone());
     loop {
-        let piece = Rows {
-            columns: columns.clone(),
-            key: key.clone(),
-            rows: rows.by_ref().take(per_block).collect(),
+        let span = at..(at + per_block).min(total);
+        at = span.end;
+        let to = match at < total {
+            true => Some(key_of(at)),
+            false => end.clone(),
         };
-        let next = rows.peek().map(|row| piece.key_of(row));
-        let to = next.clone().or_else(|| end.clone());
-        let is_last = next.is_none();
-        blocks.push((Range { from, to }, piece));
-        if is_last {
+        let next = to.clone();
+        blocks.push((Range { from, to }, span));
+        if at == total {
             return Cut { blocks, rest };
         }
         from = next;
@@ -222,15 +217,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    fn rows(numbers: impl IntoIterator<Item = i64>) -> Rows {
-        let row = |number| vec![Value::Integer(number), Value::Text("x".repeat(20))];
-        Rows {
-            columns: vec!["id".to_owned(), "text".to_owned()],
-            key: vec![0],
-            rows: numbers.into_iter().map(row).collect(),
-        }
-    }
 
     #[test]
     fn a_block_is_called_by_its_keys() {
@@ -283,7 +269,8 @@ mod tests {
                 from: Some(vec![Value::Integer(-1)]),
                 to: has_end.then(|| vec![Value::Integer(1000)]),
             };
-            let cut = cut(&range, rows(0..n as i64), BlockSize::Rows(size), is_cut_short);
+            let key_of = |row| vec![Value::Integer(row as i64)];
+            let cut = cut(&range, n, size, is_cut_short, key_of);
             let mut n_read = n - usize::from(is_cut_short && n > 0);
             if is_cut_short && n_read >= size {
                 // Of what was cut short only full blocks are taken.
@@ -293,11 +280,12 @@ mod tests {
             let mut n_rows = 0;
             for (block, rows) in &cut.blocks {
                 prop_assert_eq!(&block.from, &from);
-                for row in &rows.rows {
-                    prop_assert_eq!(block.has(&row[..1]), Some(true));
+                for row in rows.clone() {
+                    prop_assert_eq!(block.has(&key_of(row)), Some(true));
                 }
-                prop_assert!(rows.rows.len() <= 2 * size);
-                n_rows += rows.rows.len();
+                prop_assert!(rows.len() <= 2 * size);
+                prop_assert_eq!(rows.start, n_rows);
+                n_rows += rows.len();
                 from.clone_from(&block.to);
             }
             prop_assert_eq!(n_rows, n_read);

@@ -6,13 +6,16 @@
 //! next start, and brings the copy in step.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range as Span;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, Transaction, params, params_from_iter};
 use springtide_store::{ElementId, Moment, Packed};
 
-use super::sqlite::{as_sql, of_sql};
+use super::batch::{Batch, ValueRef};
+use super::sqlite::{as_sql, of_sql, ref_as_sql};
 use super::statement::Dialect;
 use super::value::{Row, Rows, Value, json_names, key_text, list_text, object_text};
 
@@ -28,7 +31,9 @@ pub(crate) struct RowChange {
 /// so: as the body that they are.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FirstRows {
-    pub(crate) rows: Vec<Row>,
+    /// Where they are among those that were read with them.
+    pub(crate) batch: Arc<Batch>,
+    pub(crate) span: Span<usize>,
     pub(crate) body: Packed,
 }
 
@@ -42,11 +47,21 @@ pub(crate) struct Update {
     pub(crate) columns_before: Vec<String>,
     pub(crate) rows: Vec<RowChange>,
     pub(crate) first: Vec<FirstRows>,
-    /// The digests of blocks, nothing for one that is no more.
-    pub(crate) blocks: Vec<(ElementId, Option<[u8; 32]>)>,
+    /// Blocks as they are now, nothing for one that is no more.
+    pub(crate) blocks: Vec<(ElementId, Option<CopiedBlock>)>,
     pub(crate) found_at: Moment,
     pub(crate) previous_poll_at: Option<Moment>,
 }
+
+/// What the copy says of a block that it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CopiedBlock {
+    pub(crate) digest: [u8; 32],
+    pub(crate) n_rows: usize,
+}
+
+/// The digest of each block that a copy has, and how many rows it has, if that is known.
+type KnownBlocks = BTreeMap<ElementId, (Vec<u8>, Option<usize>)>;
 
 /// What has changed from some rows to others.
 pub(crate) fn difference(before: &Rows, after: Vec<Rows>) -> Vec<RowChange> {
@@ -96,7 +111,7 @@ pub(crate) struct CopyFile {
 
 const SCHEMA: &str = "\
     CREATE TABLE IF NOT EXISTS springtide_block (\
-        source TEXT NOT NULL, element INTEGER NOT NULL, digest BLOB NOT NULL, \
+        source TEXT NOT NULL, element INTEGER NOT NULL, digest BLOB NOT NULL, n_rows INTEGER, \
         PRIMARY KEY (source, element)) WITHOUT ROWID;\
     CREATE TABLE IF NOT EXISTS springtide_log (\
         number INTEGER PRIMARY KEY, source TEXT NOT NULL, kind TEXT NOT NULL, \
@@ -110,9 +125,12 @@ const SCHEMA: &str = "\
 
 /// What is written in one transaction is held in memory, in kB, and not written twice.
 const CACHE_KB: i32 = 16 << 10;
-/// So many pages of 4 kB are written before they are brought to their places: of a first
-/// pass each is written to a few times.
-const PAGES_UNTIL_CHECKPOINT: i32 = 8_000;
+/// So large are the pages of a new copy, in bytes: rows are added to pages of twice the usual
+/// size in three quarters of the time.
+const PAGE_BYTES: i32 = 8 << 10;
+/// So many of them are written before they are brought to their places: of a first pass each
+/// is written to a few times.
+const PAGES_UNTIL_CHECKPOINT: i32 = 4_000;
 
 impl CopyFile {
     /// Opens the copy of a table of a source, or makes it.
@@ -123,6 +141,7 @@ impl CopyFile {
         if let Some(folder) = path.parent() {
             // If that fails, so does the next line, which says why.
             let _ = springtide_store::create_private_folder(folder);
+            make_private(path, folder);
         }
         let opened = Self::open_file(path, source, table);
         let copy = opened.map_err(|error| error.to_string())?;
@@ -136,11 +155,17 @@ impl CopyFile {
         if columns_of(&connection, "springtide_block")?.is_empty() && !columns.is_empty() {
             return Ok(None);
         }
+        connection.pragma_update(None, "page_size", PAGE_BYTES)?;
         connection.pragma_update(None, "journal_mode", "wal")?;
         connection.pragma_update(None, "synchronous", "normal")?;
         connection.pragma_update(None, "cache_size", -CACHE_KB)?;
         connection.pragma_update(None, "wal_autocheckpoint", PAGES_UNTIL_CHECKPOINT)?;
         connection.execute_batch(SCHEMA)?;
+        let of_block = columns_of(&connection, "springtide_block")?;
+        if !of_block.iter().any(|column| column == "n_rows") {
+            // The copy is of a version that did not say how many rows a block has.
+            connection.execute_batch("ALTER TABLE springtide_block ADD COLUMN n_rows INTEGER")?;
+        }
         Ok(Some(Self {
             connection,
             source: source.to_owned(),
@@ -149,12 +174,12 @@ impl CopyFile {
         }))
     }
 
-    /// The digests of the blocks that it has.
-    pub(crate) fn blocks(&self) -> rusqlite::Result<BTreeMap<ElementId, Vec<u8>>> {
-        let sql = "SELECT element, digest FROM springtide_block WHERE source = ?";
+    /// The blocks that it has: the digest of each, and how many rows it has, if that is known.
+    pub(crate) fn blocks(&self) -> rusqlite::Result<KnownBlocks> {
+        let sql = "SELECT element, digest, n_rows FROM springtide_block WHERE source = ?";
         let mut statement = self.connection.prepare(sql)?;
         let rows = statement.query_map([&self.source], |row| {
-            Ok((ElementId(row.get(0)?), row.get(1)?))
+            Ok((ElementId(row.get(0)?), (row.get(1)?, row.get(2)?)))
         })?;
         rows.collect()
     }
@@ -215,6 +240,22 @@ impl CopyFile {
     }
 }
 
+/// In a folder that is its owner's alone, so is a new copy, whatever others are usually let.
+fn make_private(path: &Path, folder: &Path) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+        let mode = std::fs::metadata(folder).map(|folder| folder.permissions().mode());
+        if mode.is_ok_and(|mode| mode & 0o077 == 0) {
+            let mut options = std::fs::File::options();
+            // If it is there, it is left as it is; if it cannot be made, SQLite says why.
+            let _ = options.write(true).create_new(true).mode(0o600).open(path);
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = (path, folder);
+}
+
 fn columns_of(connection: &Connection, table: &str) -> rusqlite::Result<Vec<String>> {
     let mut statement = connection.prepare("SELECT name FROM pragma_table_info(?)")?;
     let names = statement.query_map([table], |row| row.get(0))?;
@@ -249,12 +290,15 @@ impl Applying<'_> {
         self.insert_first(update)?;
         self.apply_changes(update)?;
         let source = self.source;
-        for (element, digest) in &update.blocks {
-            match digest {
-                Some(digest) => self
+        for (element, block) in &update.blocks {
+            match block {
+                Some(CopiedBlock { digest, n_rows }) => self
                     .transaction
-                    .prepare_cached("INSERT OR REPLACE INTO springtide_block VALUES (?, ?, ?)")?
-                    .execute(params![source, element.0, &digest[..]])?,
+                    .prepare_cached(
+                        "INSERT OR REPLACE INTO springtide_block \
+                         (source, element, digest, n_rows) VALUES (?, ?, ?, ?)",
+                    )?
+                    .execute(params![source, element.0, &digest[..], *n_rows as i64])?,
                 None => self
                     .transaction
                     .prepare_cached(
@@ -287,30 +331,36 @@ impl Applying<'_> {
         let replace = self.insert("INSERT OR REPLACE", update, 1);
         let mut replace = transaction.prepare_cached(&replace)?;
         let mut log = transaction.prepare_cached(log)?;
-        for first in update.first.iter().filter(|first| !first.rows.is_empty()) {
-            let mut many = first.rows.chunks_exact(at_once);
-            for rows in &mut many {
-                let inserted = insert.execute(params_from_iter(rows.iter().flatten().map(as_sql)));
-                match inserted.map_err(|error| (error.sqlite_error_code(), error)) {
-                    Ok(_) => {}
-                    // One of them is there already, and is replaced.
-                    Err((Some(ErrorCode::ConstraintViolation), _)) => {
-                        for row in rows {
-                            replace.execute(params_from_iter(row.iter().map(as_sql)))?;
-                        }
+        for first in update.first.iter().filter(|first| !first.span.is_empty()) {
+            let batch = &first.batch;
+            let values = |rows: Span<usize>| {
+                let values = rows.flat_map(|row| batch.row(row));
+                params_from_iter(values.map(ref_as_sql))
+            };
+            let mut from = first.span.start;
+            while from < first.span.end {
+                let rows = from..(from + at_once).min(first.span.end);
+                from = rows.end;
+                if rows.len() == at_once {
+                    let inserted = insert.execute(values(rows.clone()));
+                    match inserted.map_err(|error| (error.sqlite_error_code(), error)) {
+                        Ok(_) => continue,
+                        // One of them is there already, and is replaced.
+                        Err((Some(ErrorCode::ConstraintViolation), _)) => {}
+                        Err((_, error)) => return Err(error),
                     }
-                    Err((_, error)) => return Err(error),
+                }
+                for row in rows {
+                    replace.execute(values(row..row + 1))?;
                 }
             }
-            for row in many.remainder() {
-                replace.execute(params_from_iter(row.iter().map(as_sql)))?;
-            }
             // Each has a number, and the last of them is that of all.
-            self.number += first.rows.len() as i64;
+            let n_rows = first.span.len() as i64;
+            self.number += n_rows;
             log.execute(params![
                 self.number,
                 self.source,
-                first.rows.len() as i64,
+                n_rows,
                 update.found_at.0,
                 update.previous_poll_at.map(|at| at.0),
                 first.body.as_bytes(),
@@ -474,11 +524,12 @@ impl Update {
         let [key] = self.key[..] else {
             return Some(false);
         };
-        let first = self.first.iter().flat_map(|first| &first.rows);
+        let first = (self.first.iter())
+            .flat_map(|first| first.span.clone().map(|row| first.batch.value(row, key)));
         let changed = self.rows.iter().filter_map(|change| change.after.as_ref());
-        let mut keys = first.chain(changed).map(|row| &row[key]).peekable();
+        let mut keys = first.chain(changed.map(|row| row[key].as_ref())).peekable();
         keys.peek()?;
-        Some(keys.all(|key| matches!(key, Value::Integer(_))))
+        Some(keys.all(|key| matches!(key, ValueRef::Integer(_))))
     }
 }
 

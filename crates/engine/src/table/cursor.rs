@@ -125,28 +125,30 @@ impl CursorRead {
 pub(super) async fn read(
     table: &Table,
     database: &mut Database,
-    shape: &Shape,
+    shape: &mut Shape,
     state: &CursorState,
     bodies: &Bodies,
 ) -> Result<CursorRead, FetchFailure> {
     let refuse = |message: String| FetchFailure::new(FailureKind::Database, message);
     let settings = &table.settings;
     let name = settings.cursor.clone().unwrap_or_default();
-    let Some(cursor) = shape.column(&name) else {
-        return Err(refuse(format!("there is no column {name}")));
-    };
     let late = SignedDuration::try_from(settings.late).unwrap_or_default();
-    let statement = table.dialect().past(
-        &settings.from,
-        &table.shown(shape),
-        shape,
-        cursor,
-        &state.start(late),
-        MOST_READ,
-    );
-    let answer = database.ask(&statement).await?;
-    let is_cut_short = answer.rows.len() >= MOST_READ;
-    let rows = table.rows(shape, answer)?;
+    let start = state.start(late);
+    let statement = |shape: &Shape| {
+        // Who looked at the table has seen that it is there.
+        let cursor = shape.column(&name).cloned().unwrap_or_default();
+        let (dialect, shown) = (table.dialect(), table.shown(shape));
+        dialect.past(&settings.from, &shown, shape, &cursor, &start, MOST_READ)
+    };
+    let answer = table.ask_rows(database, shape, 0, statement).await?;
+    let shape = &*shape;
+    let (columns, batch) = (answer.columns, answer.batch);
+    let is_cut_short = batch.n_rows() >= MOST_READ;
+    let rows = Rows {
+        key: table.key_of(shape, &columns, &batch)?,
+        columns,
+        rows: batch.to_rows(0..batch.n_rows()),
+    };
     let Some(place) = rows.columns.iter().position(|column| *column == name) else {
         return Err(refuse(format!("there is no column {name}")));
     };

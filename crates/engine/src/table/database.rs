@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use springtide_store::FailureKind;
 
+use super::batch::Batch;
+use super::digest::Mark;
 use super::statement::{Column, Dialect, From, Shape, Statement};
 use super::value::Row;
 use super::{digest, mysql, postgres, sqlite};
@@ -74,6 +76,13 @@ pub(crate) struct Answer {
     pub(crate) rows: Vec<Row>,
 }
 
+/// What was answered where there may be many rows.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Answered {
+    pub(crate) columns: Vec<String>,
+    pub(crate) batch: Batch,
+}
+
 /// A table that may be read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Listed {
@@ -88,7 +97,7 @@ pub struct Listed {
 }
 
 /// What of a table matters to whoever wants a copy of it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Found {
     /// All columns.
     pub columns: Vec<String>,
@@ -96,6 +105,19 @@ pub struct Found {
     pub key: Vec<String>,
     /// Those that are likely to be larger after every change.
     pub cursors: Vec<String>,
+    /// How large it is, if the database knows and a copy of it was asked for.
+    pub size: Option<FoundSize>,
+}
+
+/// How large a table is, about, and what that means to a copy of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FoundSize {
+    /// Rows.
+    pub n_rows: f64,
+    /// Blocks that they are cut into.
+    pub n_blocks: f64,
+    /// Statements that read all of them.
+    pub n_statements: f64,
 }
 
 impl Found {
@@ -114,6 +136,7 @@ impl Found {
             columns: shape.columns.iter().map(|c| c.name.clone()).collect(),
             key: shape.key.clone(),
             cursors: cursors.map(|column| column.name.clone()).collect(),
+            size: None,
         }
     }
 }
@@ -155,6 +178,19 @@ impl Database {
         }
     }
 
+    /// Sends one statement that asks for rows.
+    pub(crate) async fn ask_for_rows(
+        &mut self,
+        statement: &Statement,
+    ) -> Result<Answered, FetchFailure> {
+        if let Self::Postgres(session) = self {
+            return session.ask_for_rows(statement).await;
+        }
+        let Answer { columns, rows } = self.ask(statement).await?;
+        let batch = Batch::of_rows(columns.len(), &rows);
+        Ok(Answered { columns, batch })
+    }
+
     /// What there is to be asked for; refused if it cannot be kept a copy of.
     pub(crate) async fn shape(
         &mut self,
@@ -182,11 +218,7 @@ impl Database {
         let From::Table(parts) = from else {
             return Ok(shape);
         };
-        if matches!(self, Self::MySql(_)) {
-            let is_shown = |column: &&Column| columns.is_empty() || columns.contains(&column.name);
-            let shown: Vec<&Column> = shape.columns.iter().filter(is_shown).collect();
-            shape.mark = digest::hash_of_columns(&shown);
-        }
+        shape.mark = self.mark(from, parts, &shape, columns).await?;
         let has_index = match self {
             Self::Sqlite(file) => {
                 let table = parts.last().map_or("", String::as_str);
@@ -203,6 +235,86 @@ impl Database {
             )));
         }
         Ok(shape)
+    }
+
+    /// What tells rows from what they were, if the database can say that.
+    async fn mark(
+        &mut self,
+        from: &From,
+        parts: &[String],
+        shape: &Shape,
+        columns: &[String],
+    ) -> Result<Option<Mark>, FetchFailure> {
+        let is_shown = |column: &&Column| columns.is_empty() || columns.contains(&column.name);
+        let shown: Vec<&Column> = shape.columns.iter().filter(is_shown).collect();
+        let (row, columns) = match self {
+            Self::Sqlite(_) => return Ok(None),
+            Self::Postgres(session) => {
+                let is_of_rows = shown.iter().all(|column| digest::is_of_row(&column.kind));
+                if !is_of_rows || !session.has_mark(from).await? {
+                    return Ok(None);
+                }
+                let table = Dialect::Postgres.text(&Dialect::Postgres.from(from));
+                let columns = digest::columns_of_postgres(&table);
+                (digest::WRITTEN_BY.to_owned(), columns)
+            }
+            Self::MySql(_) => {
+                let Some(row) = digest::hash_of_columns(&shown) else {
+                    return Ok(None);
+                };
+                let (schema, table) = mysql::names(parts);
+                (row, digest::columns_of_mysql(&schema, &table))
+            }
+        };
+        let answer = self.ask(&Statement::plain(&*columns)).await?;
+        let said = answer.rows.into_iter().flatten().next();
+        Ok(Some(Mark {
+            row,
+            columns,
+            columns_then: said.and_then(digest::plain).unwrap_or_default(),
+        }))
+    }
+
+    /// How many rows a table has, about, and how many bytes each, as far as the database knows
+    /// without counting.
+    pub(crate) async fn size(
+        &mut self,
+        from: &From,
+    ) -> Result<Option<(f64, Option<f64>)>, FetchFailure> {
+        let From::Table(parts) = from else {
+            return Ok(None);
+        };
+        let text = match self {
+            Self::Sqlite(_) => {
+                let table = Dialect::Sqlite.from(&From::Table(parts[parts.len() - 1..].to_vec()));
+                format!("select max(rowid) - min(rowid) + 1, null from {table}")
+            }
+            Self::Postgres(_) => format!(
+                "select nullif(reltuples, -1)::float8, \
+                 pg_relation_size(oid) / nullif(greatest(reltuples, 0), 0)::float8 \
+                 from pg_catalog.pg_class where oid = {}::regclass",
+                Dialect::Postgres.text(&Dialect::Postgres.from(from))
+            ),
+            Self::MySql(_) => {
+                let (schema, table) = mysql::names(parts);
+                format!(
+                    "select table_rows, avg_row_length from information_schema.tables \
+                     where table_schema = {schema} and table_name = {table}"
+                )
+            }
+        };
+        let answer = match self.ask(&Statement::plain(text)).await {
+            Ok(answer) => answer,
+            // A table without numbers of rows, or a view: nobody knows.
+            Err(failure) if failure.kind == FailureKind::Database => return Ok(None),
+            Err(failure) => return Err(failure),
+        };
+        let mut numbers = answer.rows.into_iter().flatten().map(|value| {
+            let number = digest::plain(value)?.parse::<f64>().ok();
+            number.filter(|number| *number >= 0.0)
+        });
+        let n_rows = numbers.next().flatten();
+        Ok(n_rows.map(|n_rows| (n_rows, numbers.next().flatten())))
     }
 
     /// The tables that may be read.

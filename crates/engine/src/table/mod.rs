@@ -7,6 +7,7 @@
 //! file that people read. When something is polled, and whether it may be, is decided
 //! elsewhere.
 
+mod batch;
 mod block;
 mod copy;
 mod cursor;
@@ -21,6 +22,7 @@ mod tls;
 mod value;
 
 use std::collections::HashSet;
+use std::ops::Range as Span;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,22 +32,23 @@ use springtide_policy::agenda::Verdict;
 use springtide_store::{Bodies, BodyId, Copy, ElementId, FailureKind, Packed};
 use tokio::time::Instant;
 
+pub(crate) use batch::{Batch, ValueRef};
 pub(crate) use block::{BlockSize, Cut, Range, cut, order};
-pub(crate) use copy::{CopyFile, FirstRows, RowChange, Update, difference};
+pub(crate) use copy::{CopiedBlock, CopyFile, FirstRows, RowChange, Update, difference};
 pub(crate) use cursor::{CursorRead, CursorState};
-pub(crate) use database::{Answer, Database, Login, Pool};
-pub use database::{Found, Listed, Place};
+pub(crate) use database::{Answered, Database, Login, Pool};
+pub use database::{Found, FoundSize, Listed, Place};
 pub use reader::{ColumnKind, CopyError, CopyReader, RowLogged};
 pub use statement::From;
-pub(crate) use statement::{Dialect, Shape};
+pub(crate) use statement::{Dialect, Shape, Statement};
 pub use value::{Row, Value};
 pub(crate) use value::{Rows, key_text};
 
 use crate::blocking::blocking;
 use crate::fail_point::fail_point;
-use crate::fetch::FetchFailure;
+use crate::fetch::{FetchFailure, group_of};
 use crate::poll::{Done, Job, Message, PollContext, PollResult, Way};
-use crate::settings::{SourceSettings, TableSettings};
+use crate::settings::{GroupRule, SourceSettings, TableSettings};
 use crate::source::{OwnSighting, Reading, Sighting};
 
 /// A table, and the connections to its database.
@@ -96,8 +99,8 @@ pub(crate) struct KnownDigest {
 #[derive(Debug)]
 pub(crate) enum TableRead {
     Block(Box<BlockRead>),
-    /// Each with whether it is what it was.
-    Digests(Vec<(KnownDigest, bool)>),
+    /// Each with its digest now, if it is what it was.
+    Digests(Vec<(KnownDigest, Option<String>)>),
     Cursor(CursorRead),
 }
 
@@ -119,7 +122,7 @@ pub(crate) struct BlockRead {
 impl BlockRead {
     /// How many rows are not what they were.
     pub(crate) fn n_changed(&self) -> usize {
-        let first = self.first.iter().map(|first| first.rows.len());
+        let first = self.first.iter().map(|first| first.span.len());
         self.rows.len() + first.sum::<usize>()
     }
 }
@@ -146,10 +149,7 @@ impl Table {
     }
 
     pub(crate) fn size(&self) -> BlockSize {
-        match self.settings.block {
-            Some(n) => BlockSize::Rows(n as usize),
-            None => BlockSize::Chosen,
-        }
+        BlockSize::of(&self.settings)
     }
 
     /// How many rows a block should have, once that is known.
@@ -178,12 +178,28 @@ impl Table {
         }
         let settings = &self.settings;
         let mut database = Database::open(&settings.place, &self.login()).await?;
-        let mut columns = settings.columns.clone();
-        columns.extend(settings.cursor.clone());
-        let shape = database
-            .shape(&settings.from, &settings.key, &columns)
-            .await?;
+        let shape = look(settings, &mut database).await?;
         Ok((database, shape))
+    }
+
+    /// Asks for rows. If the table has a column by then that it had not when it was looked at,
+    /// it is looked at again first: what kind of values these are nobody has said.
+    async fn ask_rows(
+        &self,
+        database: &mut Database,
+        shape: &mut Shape,
+        n_marks: usize,
+        statement: impl Fn(&Shape) -> Statement,
+    ) -> Result<Answered, FetchFailure> {
+        let answer = database.ask_for_rows(&statement(shape)).await?;
+        // The last may be a mark.
+        let n_columns = answer.columns.len().saturating_sub(n_marks);
+        let is_known = |name: &String| shape.column(name).is_some();
+        if answer.columns[..n_columns].iter().all(is_known) {
+            return Ok(answer);
+        }
+        *shape = look(&self.settings, database).await?;
+        database.ask_for_rows(&statement(shape)).await
     }
 
     fn login(&self) -> Login {
@@ -207,15 +223,30 @@ impl Table {
         self.dialect().names(names)
     }
 
+    /// Whether rows are read with their marks. PostgreSQL has them at hand. MySQL and MariaDB
+    /// make them, which takes them as long as the rows do: so they do not while a first pass
+    /// goes on, nor where digests have been seen not to be worth it.
+    fn asks_marks(&self, is_first: bool) -> bool {
+        match self.dialect() {
+            Dialect::Postgres => true,
+            Dialect::Sqlite | Dialect::MySql => !is_first && self.costs.likely() > 0.0,
+        }
+    }
+
     /// Up to which chance that a block has changed its digest is asked for first.
     pub(crate) fn asks_digest_up_to(&self) -> f64 {
         self.costs.likely()
     }
 
-    /// Answered rows, if they are what they should be: each with a key that no other has.
-    fn rows(&self, shape: &Shape, answer: Answer) -> Result<Rows, FetchFailure> {
+    /// Which columns are the key of answered rows, if they are what they should be: each with
+    /// a key that no other has.
+    fn key_of(
+        &self,
+        shape: &Shape,
+        columns: &[String],
+        batch: &Batch,
+    ) -> Result<Vec<usize>, FetchFailure> {
         let refuse = |message: String| FetchFailure::new(FailureKind::Database, message);
-        let Answer { columns, rows } = answer;
         let place = |name: &String| columns.iter().position(|column| column == name);
         let key = shape.key.iter().map(place).collect::<Option<Vec<usize>>>();
         let Some(key) = key else {
@@ -231,36 +262,33 @@ impl Table {
         {
             return Err(refuse(format!("two columns are called {twice}")));
         }
-        let rows = Rows { columns, key, rows };
-        if let Some(row) = rows
-            .rows
-            .iter()
-            .find(|row| rows.key.iter().any(|&at| row[at] == Value::Null))
-        {
-            let (key, row) = (shape.key.join(", "), key_text(&rows.key_of(row)));
+        let mut all = 0..batch.n_rows();
+        let shown = |row: usize| (shape.key.join(", "), key_text(&batch.key(row, &key)));
+        let is_null = |row: &usize| {
+            key.iter()
+                .any(|&at| batch.value(*row, at) == ValueRef::Null)
+        };
+        if let Some(row) = all.clone().find(is_null) {
+            let (key, row) = shown(row);
             return Err(refuse(format!("the key ({key}) is null in a row: {row}")));
         }
         // In their order, equal ones are beside each other; in that of a language they need
         // not be.
         let twice = match shape.is_ordered {
-            true => {
-                let pairs = rows.rows.windows(2);
-                let is_equal =
-                    |pair: &&[Row]| rows.key.iter().all(|&at| pair[0][at] == pair[1][at]);
-                let mut equal = pairs.filter(is_equal);
-                equal.next().map(|pair| &pair[0])
-            }
+            true => (1..batch.n_rows()).find(|&row| {
+                let is_equal = |&at: &usize| batch.value(row - 1, at) == batch.value(row, at);
+                key.iter().all(is_equal)
+            }),
             false => {
-                let mut keys = HashSet::with_capacity(rows.rows.len());
-                let mut all = rows.rows.iter();
-                all.find(|row| !keys.insert(key_text(&rows.key_of(row))))
+                let mut keys = HashSet::with_capacity(batch.n_rows());
+                all.find(|&row| !keys.insert(key_text(&batch.key(row, &key))))
             }
         };
         if let Some(row) = twice {
-            let (key, row) = (shape.key.join(", "), key_text(&rows.key_of(row)));
+            let (key, row) = shown(row);
             return Err(refuse(format!("the key ({key}) is not unique: {row}")));
         }
-        Ok(rows)
+        Ok(key)
     }
 
     async fn read(
@@ -269,26 +297,30 @@ impl Table {
         copy: Option<&Copy>,
         bodies: &Bodies,
     ) -> Result<TableRead, FetchFailure> {
-        let (mut database, shape) = self.connect().await?;
+        let (mut database, mut shape) = self.connect().await?;
+        let mut has_same_columns = true;
         let read = match what {
             Asked::Block { range, others } => {
                 let others = others.iter().map(|(_, copy)| copy);
                 let copies: Vec<&Copy> = copy.into_iter().chain(others).collect();
-                let read = self.read_block(&mut database, &shape, range, &copies, bodies);
+                let read = self.read_block(&mut database, &mut shape, range, &copies, bodies);
                 read.await.map(|read| TableRead::Block(Box::new(read)))
             }
             Asked::Digests(known) => {
-                let read = self.read_digests(&mut database, &shape, known);
-                read.await.map(TableRead::Digests)
+                let read = self.read_digests(&mut database, &shape, known).await;
+                read.map(|(compared, is_same)| {
+                    has_same_columns = is_same;
+                    TableRead::Digests(compared)
+                })
             }
             Asked::Cursor(state) => {
-                let read = cursor::read(self, &mut database, &shape, state, bodies);
+                let read = cursor::read(self, &mut database, &mut shape, state, bodies);
                 read.await.map(TableRead::Cursor)
             }
         };
         // After a failure nobody knows what is left to be answered on it, or whether the
         // table is still what it was.
-        if read.is_ok() {
+        if read.is_ok() && has_same_columns {
             self.pool.give(database, shape);
         }
         read
@@ -297,85 +329,98 @@ impl Table {
     async fn read_block(
         &self,
         database: &mut Database,
-        shape: &Shape,
+        shape: &mut Shape,
         range: &Range,
         copies: &[&Copy],
         bodies: &Bodies,
     ) -> Result<BlockRead, FetchFailure> {
         let is_query = matches!(self.settings.from, From::Query(_));
         let most = (!is_query).then(|| self.most_read() + 1);
-        let mut shown = self.shown(shape);
-        if let Some(mark) = &shape.mark {
-            shown = format!("{shown}, {mark}");
-        }
-        let statement = (self.dialect()).range(&self.settings.from, &shown, shape, range, most);
+        let asks_marks = self.asks_marks(copies.is_empty());
+        let statement = |shape: &Shape| {
+            let mut shown = self.shown(shape);
+            if let Some(mark) = shape.mark.as_ref().filter(|_| asks_marks) {
+                shown = format!("{shown}, {}", mark.row);
+            }
+            (self.dialect()).range(&self.settings.from, &shown, shape, range, most)
+        };
+        let n_marks = usize::from(asks_marks && shape.mark.is_some());
         let begun = Instant::now();
-        let mut answer = database.ask(&statement).await?;
-        self.costs.note_reading(answer.rows.len(), begun.elapsed());
-        let mut marks = None;
-        if shape.mark.is_some() {
-            answer.columns.pop();
-            marks = Some(
-                answer
-                    .rows
-                    .iter_mut()
-                    .filter_map(Vec::pop)
-                    .collect::<Vec<_>>(),
-            );
+        let mut answer = self.ask_rows(database, shape, n_marks, statement).await?;
+        let shape = &*shape;
+        let Answered { columns, batch } = &mut answer;
+        self.costs.note_reading(batch.n_rows(), begun.elapsed());
+        if asks_marks && shape.mark.is_some() {
+            columns.pop();
+            batch.set_marks(1);
         }
         fail_point("fetched");
-        let n_bytes = block::row_bytes(&answer.rows);
+        let n_bytes = batch.row_bytes();
         if n_bytes > 0 {
             self.row_bytes.store(n_bytes, Ordering::Relaxed);
         }
-        let is_cut_short = most.is_some_and(|most| answer.rows.len() >= most);
-        if is_query && answer.rows.len() > MOST_OF_QUERY {
+        let is_cut_short = most.is_some_and(|most| batch.n_rows() >= most);
+        if is_query && batch.n_rows() > MOST_OF_QUERY {
             let message = format!("the query returns more than {MOST_OF_QUERY} rows");
             return Err(FetchFailure::new(FailureKind::TooLarge, message));
         }
-        let rows = self.rows(shape, answer)?;
+        let key = self.key_of(shape, columns, batch)?;
         let size = match is_query {
             true => BlockSize::Rows(MOST_OF_QUERY),
             false => self.size(),
         };
+        let Answered { columns, batch } = answer;
+        let batch = Arc::new(batch);
         blocking(|| {
-            let cut = cut(range, rows, size, is_cut_short);
-            // Blocks are cut off at the front, one after the other.
-            let mut marks = marks.map(Vec::into_iter);
-            let mut digest = |n_rows: usize| {
-                let marks = marks.as_mut()?.by_ref().take(n_rows);
-                digest::of_marks(self.dialect(), marks.map(digest::text))
+            let key_at = |row| batch.key(row, &key);
+            let cut = cut(
+                range,
+                batch.n_rows(),
+                size.to_cut(n_bytes),
+                is_cut_short,
+                key_at,
+            );
+            let digest = |span: &Span<usize>| {
+                let columns = &shape.mark.as_ref().filter(|_| asks_marks)?.columns_then;
+                let marks = span.clone().map(|row| batch.mark(row));
+                digest::of_marks(self.dialect(), marks, columns)
             };
-            compare(cut, &mut digest, copies, bodies)
+            let digests = cut.blocks.iter().map(|(_, span)| digest(span)).collect();
+            let read = Read {
+                columns,
+                key: key.clone(),
+                batch: Arc::clone(&batch),
+                digests,
+            };
+            compare(cut, read, copies, bodies)
         })
     }
 
     /// Whether blocks are what they were. Where the database cannot tell any longer, they
-    /// are not.
+    /// are not. Says also whether the table still has the columns that it had.
     async fn read_digests(
         &self,
         database: &mut Database,
         shape: &Shape,
         known: &[KnownDigest],
-    ) -> Result<Vec<(KnownDigest, bool)>, FetchFailure> {
+    ) -> Result<(Vec<(KnownDigest, Option<String>)>, bool), FetchFailure> {
         let Some(mark) = &shape.mark else {
-            return Ok(known.iter().map(|known| (known.clone(), false)).collect());
+            let unknown = known.iter().map(|known| (known.clone(), None));
+            return Ok((unknown.collect(), true));
         };
-        let ranges = known.iter().map(|known| &known.range);
-        let statement = digest::statement(self.dialect(), &self.settings.from, shape, mark, ranges);
+        let (dialect, from) = (self.dialect(), &self.settings.from);
+        let asked = known.iter().map(|known| (&known.range, &*known.digest));
+        let statement = digest::statement(dialect, from, shape, mark, asked);
         let begun = Instant::now();
         let answer = database.ask(&statement).await?;
         let n_rows: Option<usize> = known.iter().map(|known| known.n_rows).sum();
         self.costs
             .note_digest(n_rows.unwrap_or_default(), begun.elapsed());
         fail_point("fetched");
-        let digests = digest::answered(answer.rows, known.len());
-        let compared = known.iter().zip(digests);
-        let compared = compared.map(|(known, now)| {
-            let is_same = now.as_ref() == Some(&known.digest);
-            (known.clone(), is_same)
-        });
-        Ok(compared.collect())
+        let digests: Vec<&str> = known.iter().map(|known| &*known.digest).collect();
+        let told = digest::answered(dialect, answer.rows, mark, &digests);
+        let compared = known.iter().cloned().zip(told.same);
+        Ok((compared.collect(), told.has_same_columns))
     }
 }
 
@@ -385,10 +430,18 @@ const MOST_BYTES: usize = 8 << 20;
 /// Rows that a query may return.
 const MOST_OF_QUERY: usize = 100_000;
 
+/// Rows that were read, and the digests of the blocks that they are cut into.
+struct Read {
+    columns: Vec<String>,
+    key: Vec<usize>,
+    batch: Arc<Batch>,
+    digests: Vec<Option<String>>,
+}
+
 /// Blocks as bodies, and how their rows differ from those of the copies before.
 fn compare(
     cut: Cut,
-    digest_of: &mut dyn FnMut(usize) -> Option<String>,
+    read: Read,
     copies: &[&Copy],
     bodies: &Bodies,
 ) -> Result<BlockRead, FetchFailure> {
@@ -399,32 +452,30 @@ fn compare(
         )
     };
     let mut blocks = Vec::with_capacity(cut.blocks.len());
-    let (mut columns, mut key) = (Vec::new(), Vec::new());
-    if let Some((_, rows)) = cut.blocks.last() {
-        columns.clone_from(&rows.columns);
-        key.clone_from(&rows.key);
-    }
     let known = match (copies, &cut.blocks[..]) {
         ([copy], [_]) if bodies.contains(copy.body) => Some(copy.digest),
         _ => None,
     };
-    let written = write_bodies(&cut.blocks, known);
-    for ((range, rows), body) in cut.blocks.iter().zip(&written) {
+    let written = write_bodies(&read, &cut.blocks, known);
+    let each = cut.blocks.iter().zip(&written).zip(read.digests);
+    for (((range, span), body), digest) in each {
         let mut sighting = Sighting::unchanged(body.digest);
         sighting.n_bytes = body.n_bytes;
         sighting.content_type = Some(CONTENT_TYPE.to_owned());
-        sighting.etag = digest_of(rows.rows.len());
+        sighting.etag = digest;
         if let Some(packed) = &body.packed {
             bodies.put_packed(packed).map_err(kept)?;
             sighting.body = Some(packed.id());
         }
-        blocks.push((range.clone(), rows.rows.len(), sighting));
+        blocks.push((range.clone(), span.len(), sighting));
     }
+    let (columns, key, batch) = (read.columns, read.key, read.batch);
     if copies.is_empty() {
         let first = cut.blocks.into_iter().zip(written);
-        let first = first.filter_map(|((_, rows), body)| {
+        let first = first.filter_map(|((_, span), body)| {
             Some(FirstRows {
-                rows: rows.rows,
+                batch: Arc::clone(&batch),
+                span,
                 body: body.packed?,
             })
         });
@@ -455,9 +506,15 @@ fn compare(
             }
         }
     }
-    let after: Vec<Rows> = cut.blocks.into_iter().map(|(_, rows)| rows).collect();
     let mut rows = match has_changed {
-        true => difference(&before, after),
+        true => {
+            let after = cut.blocks.iter().map(|(_, span)| Rows {
+                columns: columns.clone(),
+                key: key.clone(),
+                rows: batch.to_rows(span.clone()),
+            });
+            difference(&before, after.collect())
+        }
         false => Vec::new(),
     };
     let mut rest = cut.rest.map(|range| (range, None));
@@ -503,9 +560,14 @@ const WORTH_A_THREAD: usize = 4;
 
 /// Rows as bodies. Of a first pass there are many, and the database waits meanwhile: so they
 /// are written side by side.
-fn write_bodies(blocks: &[(Range, Rows)], known: Option<[u8; 32]>) -> Vec<Written> {
-    let one = |(_, rows): &(Range, Rows)| {
-        let body = rows.to_body();
+fn write_bodies(
+    read: &Read,
+    blocks: &[(Range, Span<usize>)],
+    known: Option<[u8; 32]>,
+) -> Vec<Written> {
+    let one = |(_, span): &(Range, Span<usize>)| {
+        let rows = span.clone().map(|row| read.batch.row(row));
+        let body = value::body_of(&read.columns, &read.key, rows);
         let n_bytes = body.len() as u64;
         if let Some(digest) = known.filter(|known| *known == BodyId::of(&body).0) {
             return Written {
@@ -593,6 +655,28 @@ pub(crate) async fn poll(job: Job, ask: TableJob, context: PollContext) {
     })));
 }
 
+/// Statements a second that a database is sent where nobody says how many.
+const PER_SECOND: f64 = 5.0;
+
+/// How often a database may be asked: the time between two statements, and how many at a time.
+pub(crate) fn limit_of(
+    settings: &TableSettings,
+    rules: &[GroupRule],
+) -> (springtide_policy::Span, u32) {
+    let default = springtide_policy::Span::days(1.0 / (PER_SECOND * 86_400.0)).expect("a gap");
+    let host = settings.place.host();
+    let url = host.and_then(|host| url::Url::parse(&format!("http://{host}/")).ok());
+    match url.map(|url| group_of(&url, rules)) {
+        Some(path) if path.has_rule => (path.gap, path.concurrency),
+        _ => (default, 1),
+    }
+}
+
+/// The time between two statements to a database, where these are the limits.
+pub fn gap(settings: &TableSettings, rules: &[GroupRule]) -> springtide_policy::Span {
+    limit_of(settings, rules).0
+}
+
 /// What a look at a database finds: the tables that may be read.
 ///
 /// # Errors
@@ -616,10 +700,33 @@ pub async fn inspect(
 ) -> Result<Found, FetchFailure> {
     let login = login(settings, contact);
     let mut database = Database::open(&settings.place, &login).await?;
+    let shape = look(settings, &mut database).await?;
+    let size = database.size(&settings.from).await?;
+    Ok(Found {
+        size: size.map(|(n_rows, row_bytes)| size_of(settings, n_rows, row_bytes)),
+        ..Found::of(&shape)
+    })
+}
+
+/// What the size of a table means to a copy of it.
+fn size_of(settings: &TableSettings, n_rows: f64, row_bytes: Option<f64>) -> FoundSize {
+    let size = BlockSize::of(settings);
+    let n_bytes = row_bytes.map_or(0, |n_bytes| n_bytes as usize);
+    let per_block = size.of_rows(n_bytes).unwrap_or(USUAL_ROWS);
+    let at_once = size.most_read().min((MOST_BYTES / n_bytes.max(1)).max(1));
+    FoundSize {
+        n_rows,
+        n_blocks: (n_rows / per_block as f64).ceil().max(1.0),
+        n_statements: (n_rows / at_once as f64).ceil().max(1.0),
+    }
+}
+
+/// Rows of a block, about, where nobody knows how long they are.
+const USUAL_ROWS: usize = 500;
+
+/// Looks at what there is to be asked for.
+async fn look(settings: &TableSettings, database: &mut Database) -> Result<Shape, FetchFailure> {
     let mut columns = settings.columns.clone();
     columns.extend(settings.cursor.clone());
-    let shape = database
-        .shape(&settings.from, &settings.key, &columns)
-        .await?;
-    Ok(Found::of(&shape))
+    (database.shape(&settings.from, &settings.key, &columns)).await
 }

@@ -12,7 +12,8 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, SimpleQueryMessage};
 
-use super::database::{Answer, Found, Listed, Login};
+use super::batch::{Batch, ValueRef};
+use super::database::{Answer, Answered, Found, Listed, Login};
 use super::digest::WRITTEN_BY;
 use super::statement::{Column, Dialect, From, Shape, Statement};
 use super::tls::{Tls, Trust};
@@ -74,6 +75,17 @@ impl Session {
     }
 
     pub(super) async fn ask(&mut self, statement: &Statement) -> Result<Answer, FetchFailure> {
+        let answered = self.ask_for_rows(statement).await?;
+        Ok(Answer {
+            rows: answered.batch.to_rows(0..answered.batch.n_rows()),
+            columns: answered.columns,
+        })
+    }
+
+    pub(super) async fn ask_for_rows(
+        &mut self,
+        statement: &Statement,
+    ) -> Result<Answered, FetchFailure> {
         let answered = tokio::time::timeout(self.timeout + MARGIN, self.answer(&statement.text));
         answered.await.unwrap_or_else(|_| {
             let message = "the statement took too long";
@@ -82,34 +94,51 @@ impl Session {
     }
 
     /// What the server answers, row by row as it comes: it makes the next ones meanwhile.
-    async fn answer(&self, text: &str) -> Result<Answer, FetchFailure> {
+    async fn answer(&self, text: &str) -> Result<Answered, FetchFailure> {
         let asked = self.client.simple_query_raw(text).await;
         let mut messages = std::pin::pin!(asked.map_err(|error| describe(&error))?);
-        let mut answer = Answer::default();
-        let mut kinds: Vec<&str> = Vec::new();
+        let mut answer = Answered::default();
+        let mut kinds: Vec<Spelled> = Vec::new();
         while let Some(message) = messages.try_next().await.map_err(|e| describe(&e))? {
             match message {
                 SimpleQueryMessage::RowDescription(columns) => {
                     let names = columns.iter().map(|column| column.name().to_owned());
                     answer.columns = names.collect();
-                    let kind = |name: &String| self.kinds.iter().find(|known| known.name == *name);
-                    let known = answer.columns.iter().map(kind);
-                    kinds = known
-                        .map(|known| known.map_or("text", |of| &*of.kind))
-                        .collect();
+                    let known = answer.columns.iter().map(|name| self.spelled(name));
+                    kinds = known.collect();
+                    answer.batch = Batch::new(kinds.len());
                 }
                 SimpleQueryMessage::Row(row) => {
-                    let mut values = Vec::with_capacity(row.len());
-                    for (at, kind) in kinds.iter().enumerate().take(row.len()) {
-                        let value = value(row.get(at), kind);
-                        values.push(value.ok_or_else(|| unread(&answer.columns[at], kind))?);
+                    for (at, kind) in kinds.iter().enumerate() {
+                        // What is no UTF-8 is no text to us, whatever the database takes it for.
+                        let value = row.try_get(at).ok();
+                        let read = value.and_then(|text| kind.read(text, &mut answer.batch));
+                        read.ok_or_else(|| self.unread(&answer.columns[at]))?;
                     }
-                    answer.rows.push(values);
                 }
                 _ => {}
             }
         }
         Ok(answer)
+    }
+
+    fn kind(&self, name: &str) -> Option<&str> {
+        let known = self.kinds.iter().find(|known| known.name == name);
+        known.map(|column| &*column.kind)
+    }
+
+    /// How values of a column are spelled.
+    fn spelled(&self, name: &str) -> Spelled {
+        match self.kind(name) {
+            None if name == WRITTEN_BY => Spelled::Integer,
+            kind => Spelled::of(kind.unwrap_or("text")),
+        }
+    }
+
+    fn unread(&self, name: &str) -> FetchFailure {
+        let kind = self.kind(name).unwrap_or("text");
+        let message = format!("column {name} has a value that is no {kind}");
+        FetchFailure::new(FailureKind::Database, message)
     }
 
     pub(super) async fn shape(
@@ -148,11 +177,8 @@ impl Session {
         let columns: Vec<Column> = columns.collect();
         self.kinds.clone_from(&columns);
         let (mut primary, mut collated) = (Vec::new(), Vec::new());
-        let mut mark = None;
         if let From::Table(_) = from {
             (primary, collated) = self.keys(from).await?;
-            let has_mark = self.has_mark(from).await?;
-            mark = has_mark.then(|| WRITTEN_BY.to_owned());
         }
         let key = match key.is_empty() {
             true => primary,
@@ -168,17 +194,20 @@ impl Session {
             columns,
             key,
             is_ordered: is_ordered && matches!(from, From::Table(_)),
-            mark,
+            // It depends on which columns are asked for.
+            mark: None,
         })
     }
 
     /// Whether each row of a table says which transaction wrote it: views and tables of
-    /// other servers do not, and a part of those of a table with heirs may not.
-    async fn has_mark(&mut self, from: &From) -> Result<bool, FetchFailure> {
+    /// other servers do not, and a part of those of a table with heirs may not. Where rows are
+    /// hidden from some, one may come into sight without having been written.
+    pub(super) async fn has_mark(&mut self, from: &From) -> Result<bool, FetchFailure> {
         let text = format!(
             "select c.relkind in ('r', 'm') and not c.relhassubclass \
              and coalesce(m.amname, 'heap') = 'heap' and has_table_privilege(c.oid, 'select') \
-             and current_setting('server_version_num')::int >= 110000 \
+             and not row_security_active(c.oid) \
+             and current_setting('server_version_num')::int >= 120000 \
              from pg_catalog.pg_class c left join pg_catalog.pg_am m on m.oid = c.relam \
              where c.oid = {}::regclass",
             Dialect::Postgres.text(&Dialect::Postgres.from(from))
@@ -190,7 +219,8 @@ impl Session {
         }
         // Whoever speaks as PostgreSQL does need not have all of it, or may not let us.
         let text = format!(
-            "select {WRITTEN_BY}, encode(sha256(''::bytea), 'hex') from {} limit 0",
+            "select age({WRITTEN_BY}), hashint8extended(0, 0), txid_current_snapshot() \
+             from {} limit 0",
             Dialect::Postgres.from(from)
         );
         match self.ask(&Statement::plain(text)).await {
@@ -338,40 +368,71 @@ fn config(login: &Login) -> Result<(Config, Trust), FetchFailure> {
     Ok((config, trust))
 }
 
-/// A value of a type, from the server's spelling of it.
-fn value(text: Option<&str>, kind: &str) -> Option<Value> {
-    let Some(text) = text else {
-        return Some(Value::Null);
-    };
-    Some(match kind {
-        "int2" | "int4" | "int8" | "oid" => Value::Integer(text.parse().ok()?),
-        "float4" | "float8" => match text {
-            "NaN" | "Infinity" | "-Infinity" => Value::Text(text.to_owned()),
-            number => Value::real(number.parse().ok()?),
-        },
-        "bool" => Value::Integer(i64::from(text == "t")),
-        "bytea" => Value::Bytes(unhex(text.strip_prefix("\\x")?)?),
-        "timestamp" => Value::Text(moment(text, "")),
-        "timestamptz" => Value::Text(moment(text, "Z")),
-        _ => Value::Text(text.to_owned()),
-    })
+/// How the server spells values of a type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Spelled {
+    Integer,
+    Real,
+    Boolean,
+    Bytes,
+    Moment,
+    ZonedMoment,
+    Text,
+}
+
+impl Spelled {
+    fn of(kind: &str) -> Self {
+        match kind {
+            "int2" | "int4" | "int8" | "oid" => Self::Integer,
+            "float4" | "float8" => Self::Real,
+            "bool" => Self::Boolean,
+            "bytea" => Self::Bytes,
+            "timestamp" => Self::Moment,
+            "timestamptz" => Self::ZonedMoment,
+            _ => Self::Text,
+        }
+    }
+
+    /// Takes in a value; nothing if it is none.
+    fn read(self, text: Option<&str>, batch: &mut Batch) -> Option<()> {
+        let Some(text) = text else {
+            batch.push(ValueRef::Null);
+            return Some(());
+        };
+        batch.push(match self {
+            Self::Integer => ValueRef::Integer(text.parse().ok()?),
+            Self::Real if ["NaN", "Infinity", "-Infinity"].contains(&text) => ValueRef::Text(text),
+            Self::Real => {
+                let number = Value::real(text.parse().ok()?);
+                batch.push(number.as_ref());
+                return Some(());
+            }
+            Self::Boolean => ValueRef::Integer(i64::from(text == "t")),
+            Self::Bytes => {
+                batch.push(ValueRef::Bytes(&unhex(text.strip_prefix("\\x")?)?));
+                return Some(());
+            }
+            Self::Moment | Self::ZonedMoment => {
+                let zone = if self == Self::Moment { "" } else { "Z" };
+                push_moment(text, zone, batch);
+                return Some(());
+            }
+            Self::Text => ValueRef::Text(text),
+        });
+        Some(())
+    }
 }
 
 /// A time in ISO 8601. Those that have none there are left as they are.
-fn moment(text: &str, zone: &str) -> String {
+fn push_moment(text: &str, zone: &str, batch: &mut Batch) {
     let is_plain = text.starts_with(|c: char| c.is_ascii_digit()) && !text.ends_with("BC");
     match text.split_once(' ') {
         Some((date, time)) if is_plain => {
             let time = time.strip_suffix("+00").unwrap_or(time);
-            [date, "T", time, zone].concat()
+            batch.push_text([date, "T", time, zone]);
         }
-        _ => text.to_owned(),
+        _ => batch.push_text([text]),
     }
-}
-
-fn unread(name: &str, kind: &str) -> FetchFailure {
-    let message = format!("column {name} has a value that is no {kind}");
-    FetchFailure::new(FailureKind::Database, message)
 }
 
 /// What went wrong, without anything of the address but what the server says.
@@ -413,6 +474,11 @@ mod tests {
     #[test]
     fn values_are_what_the_server_spells() {
         let text = |text: &str| Some(Value::Text(text.to_owned()));
+        let value = |text: Option<&str>, kind: &str| {
+            let mut batch = Batch::new(1);
+            Spelled::of(kind).read(text, &mut batch)?;
+            Some(batch.value(0, 0).to_value())
+        };
         assert_eq!(value(Some("-7"), "int8"), Some(Value::Integer(-7)));
         assert_eq!(value(Some("0.1"), "float4"), Some(Value::Real(0.1)));
         assert_eq!(value(Some("NaN"), "float8"), text("NaN"));

@@ -7,6 +7,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use springtide_store::FailureKind;
 
+use super::batch::ValueRef as Ours;
 use super::database::{Answer, Found, Listed};
 use super::statement::{Column, Dialect, From, Shape, Statement};
 use super::value::Value;
@@ -170,12 +171,16 @@ impl File {
 
 /// A value as SQLite is given it, where it is.
 pub(super) fn as_sql(value: &Value) -> ToSqlOutput<'_> {
+    ref_as_sql(value.as_ref())
+}
+
+pub(super) fn ref_as_sql(value: Ours<'_>) -> ToSqlOutput<'_> {
     ToSqlOutput::Borrowed(match value {
-        Value::Null => ValueRef::Null,
-        Value::Integer(number) => ValueRef::Integer(*number),
-        Value::Real(number) => ValueRef::Real(*number),
-        Value::Text(text) => ValueRef::Text(text.as_bytes()),
-        Value::Bytes(bytes) => ValueRef::Blob(bytes),
+        Ours::Null => ValueRef::Null,
+        Ours::Integer(number) => ValueRef::Integer(number),
+        Ours::Real(number) => ValueRef::Real(number),
+        Ours::Text(text) => ValueRef::Text(text.as_bytes()),
+        Ours::Bytes(bytes) => ValueRef::Blob(bytes),
     })
 }
 

@@ -1,6 +1,7 @@
 //! Statements: what is asked of a database, in the words of each.
 
 use super::block::Range;
+use super::digest::Mark;
 use super::value::{Value, hex};
 
 /// How a database is spoken to.
@@ -29,11 +30,11 @@ pub(crate) struct Shape {
     /// Whether keys are in the order of their values, as we compare them.
     pub(crate) is_ordered: bool,
     /// What tells a row from what it was, if the database can say that.
-    pub(crate) mark: Option<String>,
+    pub(crate) mark: Option<Mark>,
 }
 
 /// A column, and its type as the database calls it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Column {
     pub(crate) name: String,
     pub(crate) kind: String,
@@ -108,7 +109,7 @@ impl Dialect {
     }
 
     /// A value in a statement, to be compared with a column of this kind.
-    fn value(self, value: &Value, kind: &str, values: &mut Vec<Value>) -> String {
+    pub(super) fn value(self, value: &Value, kind: &str, values: &mut Vec<Value>) -> String {
         match (self, value) {
             (Self::Sqlite, value) => {
                 values.push(value.clone());

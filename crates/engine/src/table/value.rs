@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::io::Write as _;
 
+use super::batch::ValueRef;
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value as Json};
 
@@ -51,35 +52,25 @@ impl Value {
         }
     }
 
+    /// Where it is.
+    pub(crate) fn as_ref(&self) -> ValueRef<'_> {
+        match self {
+            Self::Null => ValueRef::Null,
+            Self::Integer(number) => ValueRef::Integer(*number),
+            Self::Real(number) => ValueRef::Real(*number),
+            Self::Text(text) => ValueRef::Text(text),
+            Self::Bytes(bytes) => ValueRef::Bytes(bytes),
+        }
+    }
+
     /// Writes what [`to_json`](Self::to_json) is, at once: tables have many.
     pub(crate) fn write_json(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Bytes(bytes) => {
-                out.extend(b"{\"hex\":\"");
-                out.extend(hex(bytes).into_bytes());
-                out.extend(b"\"}");
-            }
-            other => other.write_plain_json(out),
-        }
+        self.as_ref().write_json(out);
     }
 
     /// Writes what [`to_plain_json`](Self::to_plain_json) is.
     pub(crate) fn write_plain_json(&self, out: &mut Vec<u8>) {
-        // To memory nothing fails.
-        let _ = match self {
-            Self::Null => out.write_all(b"null"),
-            Self::Integer(number) => write!(out, "{number}"),
-            Self::Real(number) => serde_json::to_writer(out, number).map_err(Into::into),
-            // Most texts are written as they are.
-            Self::Text(text) if is_plain(text) => {
-                out.push(b'"');
-                out.extend_from_slice(text.as_bytes());
-                out.push(b'"');
-                Ok(())
-            }
-            Self::Text(text) => serde_json::to_writer(out, text).map_err(Into::into),
-            Self::Bytes(bytes) => write!(out, "\"{}\"", hex(bytes)),
-        };
+        self.as_ref().write_plain_json(out);
     }
 
     /// As it is shown: bytes are text in hex.
@@ -126,6 +117,37 @@ impl Value {
             (Self::Real(a), Self::Real(b)) => a.partial_cmp(b),
             _ => None,
         }
+    }
+}
+
+impl ValueRef<'_> {
+    fn write_json(self, out: &mut Vec<u8>) {
+        match self {
+            Self::Bytes(bytes) => {
+                out.extend(b"{\"hex\":\"");
+                out.extend(hex(bytes).into_bytes());
+                out.extend(b"\"}");
+            }
+            other => other.write_plain_json(out),
+        }
+    }
+
+    fn write_plain_json(self, out: &mut Vec<u8>) {
+        // To memory nothing fails.
+        let _ = match self {
+            Self::Null => out.write_all(b"null"),
+            Self::Integer(number) => write!(out, "{number}"),
+            Self::Real(number) => serde_json::to_writer(out, &number).map_err(Into::into),
+            // Most texts are written as they are.
+            Self::Text(text) if is_plain(text) => {
+                out.push(b'"');
+                out.extend_from_slice(text.as_bytes());
+                out.push(b'"');
+                Ok(())
+            }
+            Self::Text(text) => serde_json::to_writer(out, text).map_err(Into::into),
+            Self::Bytes(bytes) => write!(out, "\"{}\"", hex(bytes)),
+        };
     }
 }
 
@@ -181,16 +203,8 @@ impl Rows {
 
     /// As a body: what the columns are, and then a line for each row.
     pub(crate) fn to_body(&self) -> Vec<u8> {
-        let key = self.key.iter().filter_map(|&at| self.columns.get(at));
-        let key: Vec<&String> = key.collect();
-        let head = serde_json::json!({"columns": self.columns, "key": key});
-        let mut body = head.to_string().into_bytes();
-        body.push(b'\n');
-        for row in &self.rows {
-            write_list(row.iter(), &mut body, Value::write_json);
-            body.push(b'\n');
-        }
-        body
+        let rows = self.rows.iter().map(|row| row.iter().map(Value::as_ref));
+        body_of(&self.columns, &self.key, rows)
     }
 
     /// What was written with [`to_body`](Self::to_body); nothing if it was not.
@@ -216,6 +230,24 @@ impl Rows {
     }
 }
 
+/// What [`Rows::to_body`] makes, of rows that are elsewhere.
+pub(crate) fn body_of<'a>(
+    columns: &[String],
+    key: &[usize],
+    rows: impl Iterator<Item = impl Iterator<Item = ValueRef<'a>>>,
+) -> Vec<u8> {
+    let key = key.iter().filter_map(|&at| columns.get(at));
+    let key: Vec<&String> = key.collect();
+    let head = serde_json::json!({"columns": columns, "key": key});
+    let mut body = head.to_string().into_bytes();
+    body.push(b'\n');
+    for row in rows {
+        write_list(row, &mut body, ValueRef::write_json);
+        body.push(b'\n');
+    }
+    body
+}
+
 /// A key as text: a JSON array.
 pub(crate) fn key_text(key: &[Value]) -> String {
     list_text(key, Value::write_json)
@@ -224,14 +256,15 @@ pub(crate) fn key_text(key: &[Value]) -> String {
 /// Values as a JSON array.
 pub(crate) fn list_text(values: &[Value], write: fn(&Value, &mut Vec<u8>)) -> String {
     let mut text = Vec::new();
+    let write = |value: &Value, out: &mut Vec<u8>| write(value, out);
     write_list(values.iter(), &mut text, write);
     String::from_utf8(text).expect("JSON is text")
 }
 
-fn write_list<'a>(
-    values: impl Iterator<Item = &'a Value>,
+fn write_list<T>(
+    values: impl Iterator<Item = T>,
     out: &mut Vec<u8>,
-    write: fn(&Value, &mut Vec<u8>),
+    write: impl Fn(T, &mut Vec<u8>),
 ) {
     out.push(b'[');
     for (at, value) in values.enumerate() {
