@@ -20,8 +20,9 @@ use crate::config::{self, DEFAULT_BUDGET};
 use crate::failure::{Failure, Outcome};
 use crate::json::print_json;
 use crate::live;
-use crate::table::{Unfinished, shorten, shorten_to};
-use crate::talk::{Talk, count};
+use crate::moment::brief;
+use crate::table::{Unfinished, shorten, shorten_to, write_whole};
+use crate::talk::{Talk, count, plural};
 
 /// How long a database may take to say what it has.
 const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
@@ -104,6 +105,14 @@ pub(crate) fn run(
         kind: "table",
         url: url.clone(),
         table: named_table.clone(),
+        size: found.as_ref().and_then(|found| found.size).map(|size| {
+            let gap = table::gap(&settings, &config.settings.groups);
+            Sized {
+                n_rows: size.n_rows,
+                n_blocks: size.n_blocks,
+                first_pass_seconds: size.n_statements * gap.as_days() * 86_400.0,
+            }
+        }),
         found: found.map(Into::into),
         copy: settings.copy.display().to_string(),
     };
@@ -225,7 +234,7 @@ fn name(args: &Add, table: &str, config: &config::Config) -> Outcome<String> {
     Ok(names.find(|name| !taken(name)).unwrap_or_default())
 }
 
-/// Writes the source into the file and the store.
+/// Writes the source into the file and the store, or leaves both as they were.
 fn write(
     args: &Add,
     url: &str,
@@ -235,23 +244,6 @@ fn write(
     folder: &Path,
     (talk, unfinished): (Talk, &Unfinished),
 ) -> Outcome<()> {
-    let project = match there {
-        Some(project) => project,
-        None => {
-            let budget = args.budget.map(|budget| budget.0.to_string());
-            let contact = args.http.contact.as_deref();
-            let project = init::make(folder, budget.as_deref(), contact, unfinished)?;
-            talk.say(format!("made {}", folder.join(config::FILE).display()));
-            project
-        }
-    };
-    let mut editor = Editor::open(&project.folder)?;
-    if let Some(budget) = args.budget {
-        editor.set_budget(&budget.0.to_string())?;
-    }
-    if let Some(contact) = &args.http.contact {
-        editor.set_contact(contact)?;
-    }
     let mut others: Vec<(&'static str, Value)> = vec![("table", table.into())];
     if let Some(password) = &args.table.password {
         others.push(("password", password.as_str().into()));
@@ -262,17 +254,61 @@ fn write(
     if let Some(cursor) = &args.table.cursor {
         others.push(("cursor", cursor.as_str().into()));
     }
-    editor.add_source(&NewSource {
+    let source = NewSource {
         name: name.to_owned(),
         kind: springtide_engine::view::kind_name(SourceKind::Table),
         url: Some(url.to_owned()),
         file: None,
         weight: args.weight,
         others,
-    })?;
+    };
+    let Some(project) = there else {
+        let file = folder.join(config::FILE);
+        let had_store = folder.join(super::STORE).exists();
+        let budget = args.budget.map(|budget| budget.0.to_string());
+        let contact = args.http.contact.as_deref();
+        let made = init::make(folder, budget.as_deref(), contact, unfinished);
+        let added = made.and_then(|project| add(&project, args, &source, talk, unfinished));
+        match &added {
+            Ok(()) => talk.say(format!("made {}", file.display())),
+            // What was made for nothing goes again.
+            Err(_) => {
+                let _ = std::fs::remove_file(&file);
+                if !had_store {
+                    let _ = std::fs::remove_dir_all(folder.join(super::STORE));
+                }
+            }
+        }
+        return added;
+    };
+    let before = std::fs::read_to_string(project.folder.join(config::FILE));
+    let added = add(&project, args, &source, talk, unfinished);
+    if added.is_err()
+        && let Ok(before) = before
+    {
+        write_whole(&project.folder.join(config::FILE), &before, unfinished)?;
+    }
+    added
+}
+
+fn add(
+    project: &Project,
+    args: &Add,
+    source: &NewSource,
+    talk: Talk,
+    unfinished: &Unfinished,
+) -> Outcome<()> {
+    let mut store = project.write()?;
+    let mut editor = Editor::open(&project.folder)?;
+    if let Some(budget) = args.budget {
+        editor.set_budget(&budget.0.to_string())?;
+    }
+    if let Some(contact) = &args.http.contact {
+        editor.set_contact(contact)?;
+    }
+    editor.add_source(source)?;
     editor.write(&project.folder, unfinished)?;
     let config = project.config(&SettingFlags::default(), Talk::Quiet)?;
-    let mut store = project.write()?;
     project.register(&mut store, &config, talk)?;
     Ok(())
 }
@@ -324,7 +360,18 @@ struct Added {
     table: String,
     #[serde(flatten)]
     found: Option<Columned>,
+    #[serde(flatten)]
+    size: Option<Sized>,
     copy: String,
+}
+
+/// How large it is, about, and how long a first pass takes at the least, by what the
+/// database may be asked.
+#[derive(Serialize)]
+struct Sized {
+    n_rows: f64,
+    n_blocks: f64,
+    first_pass_seconds: f64,
 }
 
 impl Added {
@@ -338,6 +385,15 @@ impl Added {
         if let Some(found) = &self.found {
             talk.say(format!("  {:12}{}", "columns", found.columns.len()));
             talk.say(format!("  {:12}{}", "key", found.key.join(", ")));
+            if let Some(size) = &self.size {
+                let (n_rows, n_blocks) = (count(size.n_rows as usize), size.n_blocks as u64);
+                let blocks = plural(n_blocks, "block");
+                talk.say(format!("  {:12}about {n_rows}, in {blocks}", "rows"));
+                let seconds = size.first_pass_seconds;
+                if seconds >= 1.0 {
+                    talk.say(format!("  {:12}{} or more", "first pass", brief(seconds)));
+                }
+            }
             if !found.cursors.is_empty() {
                 let cursors = found.cursors.join(", ");
                 talk.say(format!("  {:12}{cursors}", "cursor?"));

@@ -54,9 +54,24 @@ fn a_sqlite_table_is_listed_added_copied_and_exported() {
         .run("add sqlite:shop.db --table notes")
         .failed(2, &["no primary key"]);
     assert!(!place.path("springtide.toml").exists());
+    // What fails at the end leaves nothing either.
+    std::fs::write(place.path(".springtide"), "in the way").unwrap();
     place
-        .run("add sqlite:shop.db --table orders --cursor updated_at")
-        .ok();
+        .run("add sqlite:shop.db --table orders")
+        .failed(1, &["cannot"]);
+    assert!(!place.path("springtide.toml").exists());
+    std::fs::remove_file(place.path(".springtide")).unwrap();
+    let added = place.run("add sqlite:shop.db --table orders --cursor updated_at");
+    assert!(added.ok().stderr.contains("about 300, in 1 block"));
+    let settings = place.read("springtide.toml");
+    std::fs::rename(place.path(".springtide"), place.path("away")).unwrap();
+    std::fs::write(place.path(".springtide"), "in the way").unwrap();
+    place
+        .run("add sqlite:shop.db --table other --offline")
+        .failed(1, &["cannot"]);
+    assert_eq!(place.read("springtide.toml"), settings);
+    std::fs::remove_file(place.path(".springtide")).unwrap();
+    std::fs::rename(place.path("away"), place.path(".springtide")).unwrap();
     place.run("add sqlite:shop.db --table orders").ok();
     assert_eq!(place.read("springtide.toml").matches("[source.").count(), 1);
     place.run("run --once").ok();
