@@ -11,6 +11,10 @@ pub(crate) fn copy(place: &Place, file: &str, table: &str) -> Vec<Value> {
     let reader = CopyReader::open(&place.path(file)).unwrap().unwrap();
     let columns = reader.columns(table).unwrap();
     let mut rows = Vec::new();
+    if columns.is_empty() {
+        // The file is there before anything was read.
+        return rows;
+    }
     let read = reader.rows::<table::CopyError>(table, &mut |row| {
         let fields = columns.iter().cloned();
         let fields = fields.zip(row.iter().map(table::Value::to_plain_json));
