@@ -321,8 +321,9 @@ async fn a_cursor_brings_rows_without_polls_of_their_blocks() {
     else {
         panic!("{trust:?}");
     };
-    // Of forty rows nearly all, and none of the seven.
-    assert!((30..=40).contains(n), "{n}");
+    // Of forty rows most, since the block at the end is known to be worth polls of its own,
+    // over all these starts too; and none of the seven.
+    assert!((25..=40).contains(n), "{n}");
     assert!((0.75..0.95).contains(&recall.unwrap()), "{recall:?}");
 }
 
