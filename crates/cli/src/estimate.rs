@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use rayon::prelude::*;
 use serde::Serialize;
 use springtide_policy::estimate::{
@@ -233,7 +235,7 @@ impl Rows {
     ) -> Result<Option<f64>, (String, &'static str)> {
         const SECONDS_PER_DAY: f64 = 86_400.0;
         let shown = shorten(timestamp);
-        let at: Timestamp = timestamp.trim().parse().map_err(|_| {
+        let at = moment_of(timestamp.trim()).ok_or_else(|| {
             (
                 format!("timestamp is \"{shown}\"; it is not a time by RFC 3339"),
                 "write it as 2026-05-01T12:00:00Z",
@@ -298,6 +300,16 @@ impl Rows {
             ends: starts[1..].to_vec(),
         }
     }
+}
+
+/// A time by RFC 3339, or one that tells no zone, as pandas writes it: then of UTC. Only the
+/// spans between them count.
+fn moment_of(text: &str) -> Option<Timestamp> {
+    let zoned = text.parse::<Timestamp>();
+    zoned.ok().or_else(|| {
+        let plain: DateTime = text.parse().ok()?;
+        TimeZone::UTC.to_timestamp(plain).ok()
+    })
 }
 
 fn write(

@@ -180,7 +180,7 @@ mod tests {
     fn values_are_named_with_line_key_and_reason() {
         check(
             "[budget]\npolls = \"5/parsec\"\n",
-            "line 2: budget.polls: unknown unit `parsec`",
+            "line 2: budget.polls: `5/parsec`: unknown unit `parsec`",
         );
         check("[budget]\naudit = 7\n", "line 2: budget.audit: a share");
         check(

@@ -188,6 +188,10 @@ fn timestamps_stand_for_elapsed_days() {
         // Without c, of which nothing is known, they are the polls of `POLLS`.
         let without = timestamps.replace("2026-05-06T00:00:00Z,c,1,\n", "");
         assert_eq!(run(&without), run(POLLS), "{method}");
+        // As pandas writes them.
+        let plain = without.replace("2026-05-01T12:00:00Z", "2026-05-01 12:00:00");
+        assert_ne!(plain, without);
+        assert_eq!(run(&plain), run(POLLS), "{method}");
     }
 }
 
