@@ -182,7 +182,10 @@ mod tests {
             "[budget]\npolls = \"5/parsec\"\n",
             "line 2: budget.polls: `5/parsec`: unknown unit `parsec`",
         );
-        check("[budget]\naudit = 7\n", "line 2: budget.audit: a share");
+        check(
+            "[budget]\naudit = 7\n",
+            "line 2: budget.audit: `7`: a share",
+        );
         check(
             "[policy]\nname = \"lerned\"\n",
             "line 2: policy.name: unknown `lerned`; did you mean `learned`?",

@@ -29,7 +29,7 @@ fn values_are_checked_where_they_are_read() {
     for (content, words) in [
         (
             "[budget]\npolls = \"5/parsec\"\n",
-            "line 2: budget.polls: unknown unit `parsec`",
+            "line 2: budget.polls: `5/parsec`: unknown unit `parsec`",
         ),
         ("[budget]\npolls = \"0/day\"\n", "above zero"),
         ("[budget]\nburst = \"1.5/hour\"\n", "a whole number"),
