@@ -11,7 +11,7 @@ use springtide_policy::schedule::Custom;
 use springtide_policy::{Objective, Span, Window};
 use springtide_store::SourceKind;
 
-use crate::table::{From, Place};
+use crate::table::{Place, Relation};
 
 /// Everything an engine has to know before it starts.
 #[derive(Debug, Clone)]
@@ -292,7 +292,7 @@ pub struct TableSettings {
     /// Where the database is.
     pub place: Place,
     /// What is asked for.
-    pub from: From,
+    pub relation: Relation,
     /// What to log in with.
     pub password: Password,
     /// The columns that are unique together; if none are named, those of the primary key.
@@ -314,9 +314,9 @@ pub struct TableSettings {
 impl TableSettings {
     /// What the copy of the table is called, in a source of this name.
     pub fn copy_name<'a>(&'a self, source: &'a str) -> &'a str {
-        match &self.from {
-            From::Table(parts) => parts.last().map_or(source, String::as_str),
-            From::Query(_) => source,
+        match &self.relation {
+            Relation::Table(parts) => parts.last().map_or(source, String::as_str),
+            Relation::Query(_) => source,
         }
     }
 }

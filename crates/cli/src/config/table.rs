@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use springtide_engine::settings::{Password, TableSettings};
-use springtide_engine::table::{From, Place};
+use springtide_engine::table::{Place, Relation};
 use url::Url;
 
 use super::{DEFAULT_TIMEOUT, file};
@@ -63,7 +63,7 @@ pub(crate) fn place(address: &str, folder: &Path) -> Result<Place, Complaint> {
 }
 
 /// The name of a table, with or without its schema.
-pub(crate) fn parts(table: &str) -> Result<From, Complaint> {
+pub(crate) fn parts(table: &str) -> Result<Relation, Complaint> {
     let parts: Vec<String> = table
         .split('.')
         .map(|part| part.trim().to_owned())
@@ -74,7 +74,7 @@ pub(crate) fn parts(table: &str) -> Result<From, Complaint> {
             "it is a name, or a schema and a name, such as public.orders",
         ));
     }
-    Ok(From::Table(parts))
+    Ok(Relation::Table(parts))
 }
 
 /// Where the copy of a source is, if nobody says.
@@ -107,7 +107,7 @@ pub(super) fn settings(
         ));
     };
     let key = source.key.clone().unwrap_or_default();
-    let from = match (&source.table, &source.query) {
+    let relation = match (&source.table, &source.query) {
         (Some(table), None) => parts(table)?,
         (None, Some(query)) => {
             if key.is_empty() {
@@ -119,7 +119,7 @@ pub(super) fn settings(
                 return Err(("`cursor` is for tables".into(), hint));
             }
             let query = query.trim().trim_end_matches(';').trim_end();
-            From::Query(query.to_owned())
+            Relation::Query(query.to_owned())
         }
         (Some(_), Some(_)) => {
             let hint = "a source is one or the other";
@@ -157,7 +157,7 @@ pub(super) fn settings(
     }
     let settings = TableSettings {
         place: place(url, folder)?,
-        from,
+        relation,
         password: Password(password),
         key,
         cursor: source.cursor.clone(),

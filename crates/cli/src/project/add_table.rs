@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use springtide_engine::settings::{SourceSettings, TableSettings};
-use springtide_engine::table::{self, Found, From, Listed};
+use springtide_engine::table::{self, Found, Listed, Relation};
 use springtide_engine::view::fit_to_show;
 use springtide_store::SourceKind;
 use toml_edit::{Array, Value};
@@ -68,7 +68,7 @@ pub(crate) fn run(
     };
     let mut settings = TableSettings {
         place: place(url, &folder).map_err(refuse)?,
-        from: From::Table(Vec::new()),
+        relation: Relation::Table(Vec::new()),
         password: springtide_engine::settings::Password(password),
         key: args.table.key.clone(),
         cursor: args.table.cursor.clone(),
@@ -82,13 +82,13 @@ pub(crate) fn run(
     let Some(named_table) = &args.table.table else {
         return list(url, &settings, contact, args, talk, colour);
     };
-    settings.from = parts(named_table).map_err(refuse)?;
+    settings.relation = parts(named_table).map_err(refuse)?;
     let known = |source: &&SourceSettings| {
         source.url == *url
             && source
                 .table
                 .as_ref()
-                .is_some_and(|t| t.from == settings.from)
+                .is_some_and(|t| t.relation == settings.relation)
     };
     if let Some(known) = config.settings.sources.iter().find(known) {
         talk.say(format!("{named_table} is there already, as {}", known.name));
@@ -107,7 +107,7 @@ pub(crate) fn run(
         table: named_table.clone(),
         size: found.as_ref().and_then(|found| found.size).map(|size| {
             let gap = table::gap(&settings, &config.settings.groups);
-            Sized {
+            TableSize {
                 n_rows: size.n_rows,
                 n_blocks: size.n_blocks,
                 first_pass_seconds: size.n_statements * gap.as_days() * 86_400.0,
@@ -320,17 +320,17 @@ struct Offered {
     n_rows: Option<f64>,
     is_view: bool,
     #[serde(flatten)]
-    found: Columned,
+    found: TableColumns,
 }
 
 #[derive(Serialize)]
-struct Columned {
+struct TableColumns {
     columns: Vec<String>,
     key: Vec<String>,
     cursors: Vec<String>,
 }
 
-impl std::convert::From<Found> for Columned {
+impl From<Found> for TableColumns {
     fn from(found: Found) -> Self {
         Self {
             columns: found.columns,
@@ -340,7 +340,7 @@ impl std::convert::From<Found> for Columned {
     }
 }
 
-impl std::convert::From<Listed> for Offered {
+impl From<Listed> for Offered {
     fn from(listed: Listed) -> Self {
         Self {
             table: listed.name,
@@ -359,16 +359,16 @@ struct Added {
     url: String,
     table: String,
     #[serde(flatten)]
-    found: Option<Columned>,
+    found: Option<TableColumns>,
     #[serde(flatten)]
-    size: Option<Sized>,
+    size: Option<TableSize>,
     copy: String,
 }
 
 /// How large it is, about, and how long a first pass takes at the least, by what the
 /// database may be asked.
 #[derive(Serialize)]
-struct Sized {
+struct TableSize {
     n_rows: f64,
     n_blocks: f64,
     first_pass_seconds: f64,

@@ -26,7 +26,7 @@ use url::Url;
 use crate::fetch::{group_of, locator};
 use crate::settings::{FeedEntries, GroupRule, Settings, SourceSettings};
 use crate::source::list::ListedUrl;
-use crate::table::From;
+use crate::table::Relation;
 pub use list::{LeftOut, List, ListColumns, ListError};
 pub(crate) use place::Places;
 use rows::{FollowedRows, add_search, add_table};
@@ -201,13 +201,13 @@ fn place_of(source: &SourceSettings) -> String {
         (Some(path), _) => path.display().to_string(),
         // Other rows, or rows by other keys, are another source.
         (None, Some(table)) => {
-            let from = match &table.from {
-                From::Table(parts) => parts.join("."),
-                From::Query(query) => query.clone(),
+            let relation = match &table.relation {
+                Relation::Table(parts) => parts.join("."),
+                Relation::Query(query) => query.clone(),
             };
             match table.key.is_empty() {
-                true => format!("{}#{from}", source.url),
-                false => format!("{}#{from} by {}", source.url, table.key.join(", ")),
+                true => format!("{}#{relation}", source.url),
+                false => format!("{}#{relation} by {}", source.url, table.key.join(", ")),
             }
         }
         (None, None) => source.url.clone(),

@@ -138,7 +138,14 @@ pub(super) async fn read(
         // Who looked at the table has seen that it is there.
         let cursor = shape.column(&name).cloned().unwrap_or_default();
         let (dialect, shown) = (table.dialect(), table.shown(shape));
-        dialect.past(&settings.from, &shown, shape, &cursor, &start, MOST_READ)
+        dialect.past(
+            &settings.relation,
+            &shown,
+            shape,
+            &cursor,
+            &start,
+            MOST_READ,
+        )
     };
     let answer = table.ask_rows(database, shape, 0, statement).await?;
     let shape = &*shape;

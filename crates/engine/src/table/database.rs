@@ -9,7 +9,7 @@ use springtide_store::FailureKind;
 
 use super::batch::Batch;
 use super::digest::Mark;
-use super::statement::{Column, Dialect, From, Shape, Statement};
+use super::statement::{Column, Dialect, Relation, Shape, Statement};
 use super::value::Row;
 use super::{digest, mysql, postgres, sqlite};
 use crate::blocking::blocking;
@@ -194,15 +194,15 @@ impl Database {
     /// What there is to be asked for; refused if it cannot be kept a copy of.
     pub(crate) async fn shape(
         &mut self,
-        from: &From,
+        relation: &Relation,
         key: &[String],
         columns: &[String],
     ) -> Result<Shape, FetchFailure> {
         let refuse = |message: String| FetchFailure::new(FailureKind::Database, message);
         let mut shape = match self {
-            Self::Sqlite(file) => blocking(|| file.shape(from, key))?,
-            Self::Postgres(session) => session.shape(from, key).await?,
-            Self::MySql(session) => session.shape(from, key).await?,
+            Self::Sqlite(file) => blocking(|| file.shape(relation, key))?,
+            Self::Postgres(session) => session.shape(relation, key).await?,
+            Self::MySql(session) => session.shape(relation, key).await?,
         };
         if shape.key.is_empty() {
             return Err(refuse(
@@ -215,17 +215,17 @@ impl Database {
                 return Err(refuse(format!("there is no column {name}")));
             }
         }
-        let From::Table(parts) = from else {
+        let Relation::Table(parts) = relation else {
             return Ok(shape);
         };
-        shape.mark = self.mark(from, parts, &shape, columns).await?;
+        shape.mark = self.mark(relation, parts, &shape, columns).await?;
         let has_index = match self {
             Self::Sqlite(file) => {
                 let table = parts.last().map_or("", String::as_str);
                 blocking(|| file.has_index(table, &shape.key))?
             }
-            Self::Postgres(session) => session.has_index(from, &shape.key).await?,
-            Self::MySql(session) => session.has_index(from, &shape.key).await?,
+            Self::Postgres(session) => session.has_index(relation, &shape.key).await?,
+            Self::MySql(session) => session.has_index(relation, &shape.key).await?,
         };
         if !has_index {
             return Err(refuse(format!(
@@ -240,7 +240,7 @@ impl Database {
     /// What tells rows from what they were, if the database can say that.
     async fn mark(
         &mut self,
-        from: &From,
+        relation: &Relation,
         parts: &[String],
         shape: &Shape,
         columns: &[String],
@@ -251,10 +251,10 @@ impl Database {
             Self::Sqlite(_) => return Ok(None),
             Self::Postgres(session) => {
                 let is_of_rows = shown.iter().all(|column| digest::is_of_row(&column.kind));
-                if !is_of_rows || !session.has_mark(from).await? {
+                if !is_of_rows || !session.has_mark(relation).await? {
                     return Ok(None);
                 }
-                let table = Dialect::Postgres.text(&Dialect::Postgres.from(from));
+                let table = Dialect::Postgres.text(&Dialect::Postgres.relation(relation));
                 let columns = digest::columns_of_postgres(&table);
                 (digest::WRITTEN_BY.to_owned(), columns)
             }
@@ -279,21 +279,22 @@ impl Database {
     /// without counting.
     pub(crate) async fn size(
         &mut self,
-        from: &From,
+        relation: &Relation,
     ) -> Result<Option<(f64, Option<f64>)>, FetchFailure> {
-        let From::Table(parts) = from else {
+        let Relation::Table(parts) = relation else {
             return Ok(None);
         };
         let text = match self {
             Self::Sqlite(_) => {
-                let table = Dialect::Sqlite.from(&From::Table(parts[parts.len() - 1..].to_vec()));
+                let table =
+                    Dialect::Sqlite.relation(&Relation::Table(parts[parts.len() - 1..].to_vec()));
                 format!("select max(rowid) - min(rowid) + 1, null from {table}")
             }
             Self::Postgres(_) => format!(
                 "select nullif(reltuples, -1)::float8, \
                  pg_relation_size(oid) / nullif(greatest(reltuples, 0), 0)::float8 \
                  from pg_catalog.pg_class where oid = {}::regclass",
-                Dialect::Postgres.text(&Dialect::Postgres.from(from))
+                Dialect::Postgres.text(&Dialect::Postgres.relation(relation))
             ),
             Self::MySql(_) => {
                 let (schema, table) = mysql::names(parts);

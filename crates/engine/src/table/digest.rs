@@ -16,7 +16,7 @@ use springtide_policy::agenda::LIKELY;
 
 use super::batch::ValueRef;
 use super::block::Range;
-use super::statement::{Column, Dialect, From, Shape, Statement};
+use super::statement::{Column, Dialect, Relation, Shape, Statement};
 use super::value::Value;
 
 /// What tells rows from what they were, in the words of a database.
@@ -189,14 +189,14 @@ fn hash_of_writer(writer: u32) -> i64 {
 /// Asks for the digests of ranges, whose digests are these: each with its place among them.
 pub(super) fn statement<'a>(
     dialect: Dialect,
-    from: &From,
+    relation: &Relation,
     shape: &Shape,
     mark: &Mark,
     known: impl Iterator<Item = (&'a Range, &'a str)>,
 ) -> Statement {
     match dialect {
-        Dialect::Sqlite | Dialect::Postgres => of_postgres(from, shape, mark, known),
-        Dialect::MySql => of_mysql(from, shape, mark, known.map(|(range, _)| range)),
+        Dialect::Sqlite | Dialect::Postgres => of_postgres(relation, shape, mark, known),
+        Dialect::MySql => of_mysql(relation, shape, mark, known.map(|(range, _)| range)),
     }
 }
 
@@ -204,7 +204,7 @@ pub(super) fn statement<'a>(
 /// nothing in the whole server was being written is not looked at at all if nothing has been
 /// since.
 fn of_postgres<'a>(
-    from: &From,
+    relation: &Relation,
     shape: &Shape,
     mark: &Mark,
     known: impl Iterator<Item = (&'a Range, &'a str)>,
@@ -231,7 +231,7 @@ fn of_postgres<'a>(
         asked[ends].push(format!("({})", row.join(", ")));
     }
     let key = dialect.names(&shape.key);
-    let table = dialect.from(from);
+    let table = dialect.relation(relation);
     let sum = sum_of_writers("springtide_seen.now");
     let parts = asked
         .iter()
@@ -275,14 +275,14 @@ fn of_postgres<'a>(
 }
 
 fn of_mysql<'a>(
-    from: &From,
+    relation: &Relation,
     shape: &Shape,
     mark: &Mark,
     ranges: impl Iterator<Item = &'a Range>,
 ) -> Statement {
     let dialect = Dialect::MySql;
     let mut values = Vec::new();
-    let table = dialect.from(from);
+    let table = dialect.relation(relation);
     let parts = ranges.enumerate().map(|(at, range)| {
         let condition = dialect.within(shape, range, &mut values);
         let columns = match at {
@@ -542,8 +542,8 @@ mod tests {
             range(key("x", 2), key("y", 3)),
         ];
         let known = ranges.iter().zip(["1:2:7", "3:4:7~9@5", "5:6:7"]);
-        let from = From::Table(vec!["t".to_owned()]);
-        let statement = statement(Dialect::Postgres, &from, &shape, &mark(), known);
+        let relation = Relation::Table(vec!["t".to_owned()]);
+        let statement = statement(Dialect::Postgres, &relation, &shape, &mark(), known);
         insta::assert_snapshot!(statement.text.replace(" union all ", "\n union all\n "), @r#"
         with springtide_seen as materialized (select age('3'::xid)::int8 + 3 as now, case when txid_snapshot_xmin(s) = txid_snapshot_xmax(s) then txid_snapshot_xmax(s) || '@' || extract(epoch from pg_postmaster_start_time()) end as quiet, (select 7) as columns from txid_current_snapshot() as s) (select springtide_asked.place, springtide_seen.quiet, springtide_seen.columns, springtide_block.n, springtide_block.writers from springtide_seen, (values (0, null::text, 'it''s'::text, '1'::int8)) as springtide_asked(place, quiet, to0, to1), lateral (select count(*) as n, coalesce(sum(hashint8extended((springtide_seen.now - age(xmin)) & 4294967295, 0)), 0) as writers from "t" where ("a", "n") < (springtide_asked.to0, springtide_asked.to1) and springtide_asked.quiet is distinct from springtide_seen.quiet) as springtide_block)
          union all

@@ -39,7 +39,7 @@ pub(crate) use cursor::{CursorRead, CursorState};
 pub(crate) use database::{Answered, Database, Login, Pool};
 pub use database::{Found, FoundSize, Listed, Place};
 pub use reader::{ColumnKind, CopyError, CopyReader, RowLogged};
-pub use statement::From;
+pub use statement::Relation;
 pub(crate) use statement::{Dialect, Shape, Statement};
 pub use value::{Row, Value};
 pub(crate) use value::{Rows, key_text};
@@ -334,7 +334,7 @@ impl Table {
         copies: &[&Copy],
         bodies: &Bodies,
     ) -> Result<BlockRead, FetchFailure> {
-        let is_query = matches!(self.settings.from, From::Query(_));
+        let is_query = matches!(self.settings.relation, Relation::Query(_));
         let most = (!is_query).then(|| self.most_read() + 1);
         let asks_marks = self.asks_marks(copies.is_empty());
         let statement = |shape: &Shape| {
@@ -342,7 +342,7 @@ impl Table {
             if let Some(mark) = shape.mark.as_ref().filter(|_| asks_marks) {
                 shown = format!("{shown}, {}", mark.row);
             }
-            (self.dialect()).range(&self.settings.from, &shown, shape, range, most)
+            (self.dialect()).range(&self.settings.relation, &shown, shape, range, most)
         };
         let n_marks = usize::from(asks_marks && shape.mark.is_some());
         let begun = Instant::now();
@@ -408,9 +408,9 @@ impl Table {
             let unknown = known.iter().map(|known| (known.clone(), None));
             return Ok((unknown.collect(), true));
         };
-        let (dialect, from) = (self.dialect(), &self.settings.from);
+        let (dialect, relation) = (self.dialect(), &self.settings.relation);
         let asked = known.iter().map(|known| (&known.range, &*known.digest));
-        let statement = digest::statement(dialect, from, shape, mark, asked);
+        let statement = digest::statement(dialect, relation, shape, mark, asked);
         let begun = Instant::now();
         let answer = database.ask(&statement).await?;
         let n_rows: Option<usize> = known.iter().map(|known| known.n_rows).sum();
@@ -701,7 +701,7 @@ pub async fn inspect(
     let login = login(settings, contact);
     let mut database = Database::open(&settings.place, &login).await?;
     let shape = look(settings, &mut database).await?;
-    let size = database.size(&settings.from).await?;
+    let size = database.size(&settings.relation).await?;
     Ok(Found {
         size: size.map(|(n_rows, row_bytes)| size_of(settings, n_rows, row_bytes)),
         ..Found::of(&shape)
@@ -728,5 +728,5 @@ const USUAL_ROWS: usize = 500;
 async fn look(settings: &TableSettings, database: &mut Database) -> Result<Shape, FetchFailure> {
     let mut columns = settings.columns.clone();
     columns.extend(settings.cursor.clone());
-    (database.shape(&settings.from, &settings.key, &columns)).await
+    (database.shape(&settings.relation, &settings.key, &columns)).await
 }

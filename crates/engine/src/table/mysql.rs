@@ -16,7 +16,7 @@ use mysql_async::{
 use springtide_store::FailureKind;
 
 use super::database::{Answer, Found, Listed, Login};
-use super::statement::{Column, Dialect, From, Shape, Statement};
+use super::statement::{Column, Dialect, Relation, Shape, Statement};
 use super::value::Value;
 use crate::fetch::FetchFailure;
 
@@ -141,11 +141,14 @@ impl Session {
 
     pub(super) async fn shape(
         &mut self,
-        from: &From,
+        relation: &Relation,
         key: &[String],
     ) -> Result<Shape, FetchFailure> {
-        let From::Table(parts) = from else {
-            let text = format!("select * from {} limit 0", Dialect::MySql.from(from));
+        let Relation::Table(parts) = relation else {
+            let text = format!(
+                "select * from {} limit 0",
+                Dialect::MySql.relation(relation)
+            );
             let answer = self.ask(&Statement::plain(text)).await?;
             return Ok(Shape::of_query(answer.columns, key));
         };
@@ -220,10 +223,10 @@ impl Session {
 
     pub(super) async fn has_index(
         &mut self,
-        from: &From,
+        relation: &Relation,
         key: &[String],
     ) -> Result<bool, FetchFailure> {
-        let From::Table(parts) = from else {
+        let Relation::Table(parts) = relation else {
             return Ok(true);
         };
         let indexes = self.indexes(parts).await?;
@@ -241,8 +244,8 @@ impl Session {
             let [Value::Text(schema), Value::Text(name), n, is_view] = &row[..] else {
                 continue;
             };
-            let from = From::Table(vec![schema.clone(), name.clone()]);
-            let shape = self.shape(&from, &[]).await?;
+            let relation = Relation::Table(vec![schema.clone(), name.clone()]);
+            let shape = self.shape(&relation, &[]).await?;
             tables.push(Listed {
                 name: format!("{schema}.{name}"),
                 n_rows: match n {

@@ -15,7 +15,7 @@ use tokio_postgres::{Client, Config, SimpleQueryMessage};
 use super::batch::{Batch, ValueRef};
 use super::database::{Answer, Answered, Found, Listed, Login};
 use super::digest::WRITTEN_BY;
-use super::statement::{Column, Dialect, From, Shape, Statement};
+use super::statement::{Column, Dialect, Relation, Shape, Statement};
 use super::tls::{Tls, Trust};
 use super::value::{Value, unhex};
 use crate::fetch::FetchFailure;
@@ -143,18 +143,18 @@ impl Session {
 
     pub(super) async fn shape(
         &mut self,
-        from: &From,
+        relation: &Relation,
         key: &[String],
     ) -> Result<Shape, FetchFailure> {
-        let text = format!("select * from {}", Dialect::Postgres.from(from));
+        let text = format!("select * from {}", Dialect::Postgres.relation(relation));
         let prepared = self.client.prepare(&text);
         let prepared = tokio::time::timeout(self.timeout + MARGIN, prepared).await;
         let Ok(prepared) = prepared else {
             let message = "the database did not answer";
             return Err(FetchFailure::new(FailureKind::Timeout, message));
         };
-        let prepared = prepared.map_err(|error| match (error.code(), from) {
-            (Some(&SqlState::UNDEFINED_TABLE), From::Table(parts)) => {
+        let prepared = prepared.map_err(|error| match (error.code(), relation) {
+            (Some(&SqlState::UNDEFINED_TABLE), Relation::Table(parts)) => {
                 let message = format!("there is no table {}", parts.join("."));
                 FetchFailure::new(FailureKind::Database, message)
             }
@@ -166,7 +166,7 @@ impl Session {
                 "pg_catalog" => kind.name().to_owned(),
                 schema => {
                     let parts = [schema.to_owned(), kind.name().to_owned()];
-                    Dialect::Postgres.from(&From::Table(parts.to_vec()))
+                    Dialect::Postgres.relation(&Relation::Table(parts.to_vec()))
                 }
             };
             Column {
@@ -177,8 +177,8 @@ impl Session {
         let columns: Vec<Column> = columns.collect();
         self.kinds.clone_from(&columns);
         let (mut primary, mut collated) = (Vec::new(), Vec::new());
-        if let From::Table(_) = from {
-            (primary, collated) = self.keys(from).await?;
+        if let Relation::Table(_) = relation {
+            (primary, collated) = self.keys(relation).await?;
         }
         let key = match key.is_empty() {
             true => primary,
@@ -193,7 +193,7 @@ impl Session {
         Ok(Shape {
             columns,
             key,
-            is_ordered: is_ordered && matches!(from, From::Table(_)),
+            is_ordered: is_ordered && matches!(relation, Relation::Table(_)),
             // It depends on which columns are asked for.
             mark: None,
         })
@@ -202,7 +202,7 @@ impl Session {
     /// Whether each row of a table says which transaction wrote it: views and tables of
     /// other servers do not, and a part of those of a table with heirs may not. Where rows are
     /// hidden from some, one may come into sight without having been written.
-    pub(super) async fn has_mark(&mut self, from: &From) -> Result<bool, FetchFailure> {
+    pub(super) async fn has_mark(&mut self, relation: &Relation) -> Result<bool, FetchFailure> {
         let text = format!(
             "select c.relkind in ('r', 'm') and not c.relhassubclass \
              and coalesce(m.amname, 'heap') = 'heap' and has_table_privilege(c.oid, 'select') \
@@ -210,7 +210,7 @@ impl Session {
              and current_setting('server_version_num')::int >= 120000 \
              from pg_catalog.pg_class c left join pg_catalog.pg_am m on m.oid = c.relam \
              where c.oid = {}::regclass",
-            Dialect::Postgres.text(&Dialect::Postgres.from(from))
+            Dialect::Postgres.text(&Dialect::Postgres.relation(relation))
         );
         let answer = self.ask(&Statement::plain(text)).await?;
         let said = answer.rows.first().and_then(|row| row.first());
@@ -221,7 +221,7 @@ impl Session {
         let text = format!(
             "select age({WRITTEN_BY}), hashint8extended(0, 0), txid_current_snapshot() \
              from {} limit 0",
-            Dialect::Postgres.from(from)
+            Dialect::Postgres.relation(relation)
         );
         match self.ask(&Statement::plain(text)).await {
             Ok(_) => Ok(true),
@@ -232,7 +232,10 @@ impl Session {
 
     /// The columns of the primary key, in its order, and the columns whose text is in the
     /// order of a language.
-    async fn keys(&mut self, from: &From) -> Result<(Vec<String>, Vec<String>), FetchFailure> {
+    async fn keys(
+        &mut self,
+        relation: &Relation,
+    ) -> Result<(Vec<String>, Vec<String>), FetchFailure> {
         let text = format!(
             "select a.attname, coalesce(array_position(i.indkey::int2[], a.attnum), -1), \
              coalesce(l.collname in ('C', 'POSIX', 'ucs_basic') \
@@ -243,7 +246,7 @@ impl Session {
              left join pg_catalog.pg_database d on d.datname = current_database() \
              where a.attrelid = {}::regclass and a.attnum > 0 and not a.attisdropped \
              order by 2",
-            Dialect::Postgres.text(&Dialect::Postgres.from(from))
+            Dialect::Postgres.text(&Dialect::Postgres.relation(relation))
         );
         let answer = self.ask(&Statement::plain(text)).await?;
         let (mut primary, mut collated) = (Vec::new(), Vec::new());
@@ -265,7 +268,7 @@ impl Session {
     /// needed.
     pub(super) async fn has_index(
         &mut self,
-        from: &From,
+        relation: &Relation,
         key: &[String],
     ) -> Result<bool, FetchFailure> {
         let text = format!(
@@ -276,7 +279,7 @@ impl Session {
              from pg_catalog.pg_class c left join pg_catalog.pg_index i \
                on i.indrelid = c.oid and i.indisvalid and i.indpred is null \
              where c.oid = {}::regclass",
-            Dialect::Postgres.text(&Dialect::Postgres.from(from))
+            Dialect::Postgres.text(&Dialect::Postgres.relation(relation))
         );
         let answer = self.ask(&Statement::plain(text)).await?;
         let key = key.join("\u{1}");
@@ -308,8 +311,8 @@ impl Session {
             else {
                 continue;
             };
-            let from = From::Table(vec![schema.clone(), name.clone()]);
-            let shape = self.shape(&from, &[]).await?;
+            let relation = Relation::Table(vec![schema.clone(), name.clone()]);
+            let shape = self.shape(&relation, &[]).await?;
             self.kinds.clear();
             tables.push(Listed {
                 name: format!("{schema}.{name}"),

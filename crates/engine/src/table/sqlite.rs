@@ -9,7 +9,7 @@ use springtide_store::FailureKind;
 
 use super::batch::ValueRef as Ours;
 use super::database::{Answer, Found, Listed};
-use super::statement::{Column, Dialect, From, Shape, Statement};
+use super::statement::{Column, Dialect, Relation, Shape, Statement};
 use super::value::Value;
 use crate::fetch::FetchFailure;
 
@@ -63,9 +63,16 @@ impl File {
         Ok(Answer { columns, rows })
     }
 
-    pub(super) fn shape(&mut self, from: &From, key: &[String]) -> Result<Shape, FetchFailure> {
-        let From::Table(parts) = from else {
-            let text = format!("select * from {} limit 0", Dialect::Sqlite.from(from));
+    pub(super) fn shape(
+        &mut self,
+        relation: &Relation,
+        key: &[String],
+    ) -> Result<Shape, FetchFailure> {
+        let Relation::Table(parts) = relation else {
+            let text = format!(
+                "select * from {} limit 0",
+                Dialect::Sqlite.relation(relation)
+            );
             let answer = self.ask(&Statement::plain(text))?;
             return Ok(Shape::of_query(answer.columns, key));
         };
@@ -156,8 +163,8 @@ impl File {
             let [Value::Text(name), Value::Text(kind)] = &row[..] else {
                 continue;
             };
-            let from = From::Table(vec![name.clone()]);
-            let shape = self.shape(&from, &[])?;
+            let relation = Relation::Table(vec![name.clone()]);
+            let shape = self.shape(&relation, &[])?;
             tables.push(Listed {
                 name: name.clone(),
                 n_rows: None,

@@ -14,7 +14,7 @@ pub(crate) enum Dialect {
 
 /// What is asked for: a table, or what a query returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum From {
+pub enum Relation {
     /// A table by its name, with its schema if that is said.
     Table(Vec<String>),
     /// A query of the user's.
@@ -90,13 +90,13 @@ impl Dialect {
         names.collect::<Vec<_>>().join(", ")
     }
 
-    pub(crate) fn from(self, from: &From) -> String {
-        match from {
-            From::Table(parts) => {
+    pub(crate) fn relation(self, relation: &Relation) -> String {
+        match relation {
+            Relation::Table(parts) => {
                 let parts: Vec<String> = parts.iter().map(|part| self.name(part)).collect();
                 parts.join(".")
             }
-            From::Query(query) => format!("({query}) as {}", self.name("asked")),
+            Relation::Query(query) => format!("({query}) as {}", self.name("asked")),
         }
     }
 
@@ -172,7 +172,7 @@ impl Dialect {
     /// The rows of a range, in the order of their keys, at most so many.
     pub(crate) fn range(
         self,
-        from: &From,
+        relation: &Relation,
         shown: &str,
         shape: &Shape,
         range: &Range,
@@ -185,7 +185,7 @@ impl Dialect {
         Statement {
             text: format!(
                 "select {shown} from {}{condition} order by {key}{limit}",
-                self.from(from)
+                self.relation(relation)
             ),
             values,
         }
@@ -210,7 +210,7 @@ impl Dialect {
     /// Rows from a value of the cursor on, or after a row, in the order of cursor and key.
     pub(crate) fn past(
         self,
-        from: &From,
+        relation: &Relation,
         shown: &str,
         shape: &Shape,
         cursor: &Column,
@@ -232,7 +232,7 @@ impl Dialect {
         Statement {
             text: format!(
                 "select {shown} from {} where {condition} order by {by} limit {limit}",
-                self.from(from)
+                self.relation(relation)
             ),
             values,
         }
@@ -294,8 +294,8 @@ mod tests {
             from: key("it's", -1),
             to: key("x", 2),
         };
-        let from = From::Table(vec!["s".to_owned(), "t".to_owned()]);
-        let text = |dialect: Dialect| dialect.range(&from, "*", &shape, &range, Some(3)).text;
+        let relation = Relation::Table(vec!["s".to_owned(), "t".to_owned()]);
+        let text = |dialect: Dialect| dialect.range(&relation, "*", &shape, &range, Some(3)).text;
         insta::assert_snapshot!(text(Dialect::Postgres), @r#"select * from "s"."t" where ("a""b", "n") >= ('it''s'::text, '-1'::int8) and ("a""b", "n") < ('x'::text, '2'::int8) order by "a""b", "n" limit 3"#);
         insta::assert_snapshot!(text(Dialect::Sqlite), @r#"select * from "s"."t" where ("a""b", "n") >= (?1, ?2) and ("a""b", "n") < (?3, ?4) order by "a""b", "n" limit 3"#);
         insta::assert_snapshot!(text(Dialect::MySql), @r#"select * from `s`.`t` where `a"b` >= _utf8mb4 x'69742773' and ((`a"b` > _utf8mb4 x'69742773') or (`a"b` = _utf8mb4 x'69742773' and `n` >= -1)) and `a"b` <= _utf8mb4 x'78' and ((`a"b` < _utf8mb4 x'78') or (`a"b` = _utf8mb4 x'78' and `n` < 2)) order by `a"b`, `n` limit 3"#);

@@ -10,7 +10,7 @@ use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, params};
 use springtide_engine::Settings;
 use springtide_engine::settings::{Password, TableSettings};
-use springtide_engine::table::{CopyReader, From, Place, RowLogged};
+use springtide_engine::table::{CopyReader, Place, Relation, RowLogged};
 use springtide_engine::view::TrustView;
 use springtide_store::{ElementId, FailureKind, Reader, Role, SourceKind, Sqlite, State};
 
@@ -36,7 +36,7 @@ impl Project {
         settings.groups.clear();
         let mut table = TableSettings {
             place: Place::Sqlite(shop),
-            from: From::Table(vec![table.to_owned()]),
+            relation: Relation::Table(vec![table.to_owned()]),
             password: Password(None),
             key: Vec::new(),
             cursor: None,
@@ -500,7 +500,7 @@ async fn what_is_wrong_with_a_table_is_named_and_nothing_is_copied_wrongly() {
     let world = World::new();
     let mut project = Project::new("orders", ORDERS, |_| {});
     fill(&mut project.source(), 120);
-    project.table().from = From::Table(vec!["order".to_owned()]);
+    project.table().relation = Relation::Table(vec!["order".to_owned()]);
     let ended = world
         .run_for(project.path(), &project.settings, 3.0)
         .await
@@ -512,7 +512,7 @@ async fn what_is_wrong_with_a_table_is_named_and_nothing_is_copied_wrongly() {
         (FailureKind::Database, "there is no table order")
     );
 
-    project.table().from = From::Table(vec!["orders".to_owned()]);
+    project.table().relation = Relation::Table(vec!["orders".to_owned()]);
     world.run_for(project.path(), &project.settings, 5.0).await;
     assert_eq!(error(project.path()), None);
     project.assert_in_step("orders");
@@ -569,7 +569,7 @@ async fn a_query_is_one_block_and_never_more_than_five_statements_leave_in_a_sec
     let world = World::new();
     let project = Project::new("orders", ORDERS, |table| {
         let query = "select status, sum(total) as total, count(*) as n from orders group by 1";
-        table.from = From::Query(query.to_owned());
+        table.relation = Relation::Query(query.to_owned());
         table.key = vec!["status".to_owned()];
     });
     let mut source = project.source();

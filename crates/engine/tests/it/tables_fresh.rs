@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use rusqlite::{Connection, params};
 use springtide_engine::settings::{Password, PolicyName, TableSettings};
-use springtide_engine::table::{CopyReader, From, Place};
+use springtide_engine::table::{CopyReader, Place, Relation};
 use springtide_store::SourceKind;
 
 use crate::run::settings;
@@ -208,7 +208,7 @@ async fn kept_by(policy: PolicyName, cursor: Option<&str>, history: &[Happening]
     let copy = folder.path().join("copy.db");
     settings.sources[0].table = Some(TableSettings {
         place: Place::Sqlite(shop),
-        from: From::Table(vec!["orders".to_owned()]),
+        relation: Relation::Table(vec!["orders".to_owned()]),
         password: Password(None),
         key: Vec::new(),
         cursor: cursor.map(str::to_owned),
