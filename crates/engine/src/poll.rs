@@ -21,7 +21,7 @@ use crate::fetch::{
 use crate::permits::Permit;
 use crate::reach::{Reach, Reaches};
 use crate::search::{Prepared, SearchJob};
-use crate::source::{Answered, Protocol, Reading, Unread};
+use crate::source::{AnswerContext, Protocol, Reading, Unread};
 use crate::table::{self, TableJob};
 
 /// Redirects that are followed.
@@ -262,7 +262,7 @@ async fn follow(
                 trip.at = Some(clock::moment(answer.answered_at.max(answer.asked_at)));
                 if !(answer.is_redirect() && protocol.follows_redirects()) {
                     trip.way.ended_at = protocol.follows_redirects().then(|| url.clone());
-                    let answered = Answered {
+                    let answered = AnswerContext {
                         kept: &job.kept,
                         is_lost,
                         has_validators: sent.has_validators(),
@@ -314,7 +314,7 @@ fn is_usable(hop: &Result<Answer, FetchFailure>) -> bool {
 async fn read(
     protocol: &dyn Protocol,
     context: &PollContext,
-    answered: &Answered<'_>,
+    answered: &AnswerContext<'_>,
 ) -> Result<PollResult, FetchFailure> {
     let answer = answered.answer;
     let _alone = if answer.body.len() > LARGE {
@@ -467,7 +467,7 @@ mod tests {
     struct Stumbling;
 
     impl Protocol for Stumbling {
-        fn read(&self, _: &Answered<'_>) -> Result<Reading, Unread> {
+        fn read(&self, _: &AnswerContext<'_>) -> Result<Reading, Unread> {
             panic!("an answer that nobody thought of");
         }
     }

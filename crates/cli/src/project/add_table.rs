@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use springtide_engine::settings::{SourceSettings, TableSettings};
-use springtide_engine::table::{self, Found, Listed, Relation};
+use springtide_engine::table::{self, AvailableTable, Found, Relation};
 use springtide_engine::view::fit_to_show;
 use springtide_store::SourceKind;
 use toml_edit::{Array, Value};
@@ -340,8 +340,8 @@ impl From<Found> for TableColumns {
     }
 }
 
-impl From<Listed> for Offered {
-    fn from(listed: Listed) -> Self {
+impl From<AvailableTable> for Offered {
+    fn from(listed: AvailableTable) -> Self {
         Self {
             table: listed.name,
             n_rows: listed.n_rows,

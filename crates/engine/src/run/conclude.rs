@@ -9,7 +9,7 @@ use springtide_store::{
 
 use super::Engine;
 use super::begin::purpose_of;
-use super::listed::{Item, Listed};
+use super::listed::{NamedElement, ToAdd};
 use super::listings::not_whole;
 use crate::event::{Event, Polled};
 use crate::keep::{self, Conclusion, HowFound, SchedulerUpdate, Seen};
@@ -201,7 +201,8 @@ impl Engine {
             // reads it again.
             let before = seen.before.copy.clone();
             self.agenda.set_under_way(id);
-            self.listed.push_back(Item::Read(Box::new(kept.clone())));
+            self.listed
+                .push_back(ToAdd::ListingDone(Box::new(kept.clone())));
             kept.copy = before;
         }
         self.ledger.write(kept);
@@ -218,7 +219,7 @@ impl Engine {
         let mentions = seen.mentions.iter();
         let mentions = mentions.filter(|mention| follows_links || mention.role != Role::Hub);
         self.listed.extend(mentions.map(|mention| {
-            Item::Listed(Listed {
+            ToAdd::Named(NamedElement {
                 source,
                 url: mention.locator.clone(),
                 role: mention.role,

@@ -18,15 +18,15 @@ use crate::{Error, clock, fetch};
 /// Elements of a listing that are taken in at a time.
 const LISTED_AT_A_TIME: usize = 2_000;
 
-/// What is still to be taken in.
-pub(super) enum Item {
-    Listed(Listed),
-    /// Everything that this listing names has been.
-    Read(Box<Kept>),
+/// What is still to be added.
+pub(super) enum ToAdd {
+    Named(NamedElement),
+    /// Everything that this listing names has been added.
+    ListingDone(Box<Kept>),
 }
 
 /// Something that a listing named.
-pub(super) struct Listed {
+pub(super) struct NamedElement {
     pub(super) source: SourceId,
     pub(super) url: String,
     pub(super) role: Role,
@@ -50,7 +50,7 @@ impl Engine {
             if is_its && !sitemaps.is_empty() {
                 state.has_sitemaps = true;
                 self.listed.extend(sitemaps.iter().map(|url| {
-                    Item::Listed(Listed {
+                    ToAdd::Named(NamedElement {
                         source: id,
                         url: url.clone(),
                         role: Role::Listing,
@@ -70,8 +70,8 @@ impl Engine {
         let mut left_out: BTreeMap<ElementId, u64> = BTreeMap::new();
         for _ in 0..LISTED_AT_A_TIME {
             let listed = match self.listed.pop_front() {
-                Some(Item::Listed(listed)) => listed,
-                Some(Item::Read(kept)) => {
+                Some(ToAdd::Named(listed)) => listed,
+                Some(ToAdd::ListingDone(kept)) => {
                     self.finish_listing(*kept)?;
                     continue;
                 }

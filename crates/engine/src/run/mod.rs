@@ -58,7 +58,7 @@ use crate::trust::{HintKind, Trust};
 use crate::{EndReason, Ended, Error, Outside, clock};
 use blocks::TableState;
 use entries::Pauses;
-use listed::Item;
+use listed::ToAdd;
 use listings::FreeListings;
 use upkeep::Upkeep;
 
@@ -149,7 +149,7 @@ struct Engine {
     /// What may begin or go on once all is kept.
     launches: Vec<Launch>,
     /// Elements that a listing named, and that are still to be taken in.
-    listed: VecDeque<Item>,
+    listed: VecDeque<ToAdd>,
     /// Listings that asked not to be polled again before a time.
     pauses: Pauses,
     /// What evidence has been worth.

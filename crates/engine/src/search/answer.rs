@@ -42,7 +42,7 @@ pub(crate) fn page(
     mut take: impl FnMut(Row) -> Result<(), Unread>,
 ) -> Result<PageTally, Unread> {
     let document = document(body)?;
-    let listed = at(document, &shape.results).and_then(Listed::of);
+    let listed = at(document, &shape.results).and_then(ResultList::of);
     let Some(listed) = listed else {
         let why = format!("it has no list of results at {:?}", shape.results);
         return Err(unusable(&why));
@@ -160,20 +160,20 @@ impl<'de> Visitor<'de> for Step<'_> {
 
 /// The results of a page.
 #[derive(Default)]
-struct Listed<'a> {
+struct ResultList<'a> {
     /// Those that are looked at.
     first: Vec<&'a RawValue>,
     n_results: usize,
 }
 
-impl<'a> Listed<'a> {
+impl<'a> ResultList<'a> {
     fn of(list: &'a RawValue) -> Option<Self> {
         let mut reader = serde_json::Deserializer::from_str(list.get());
         reader.deserialize_seq(Self::default()).ok()
     }
 }
 
-impl<'de> Visitor<'de> for Listed<'de> {
+impl<'de> Visitor<'de> for ResultList<'de> {
     type Value = Self;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -24,7 +24,7 @@ use springtide_store::{Bodies, BodyId, ElementId, Moment, Purpose};
 use crate::clock;
 use crate::settings::{RowWeight, SearchSettings, SourceSettings};
 use crate::source::Sighting;
-use answer::{Row as Answered, cell};
+use answer::{Row as ServerRow, cell};
 use prepare::KeptOf;
 pub(crate) use prepare::{Preparation, Prepared};
 use rows::FileRows;
@@ -86,7 +86,7 @@ impl Form {
     /// If its body cannot be put away.
     pub(crate) fn find(
         &self,
-        row: &Answered,
+        row: &ServerRow,
         bodies: &Bodies,
     ) -> Result<Option<Sighting>, springtide_store::Error> {
         let (held, has_room) = {
@@ -116,7 +116,7 @@ impl Form {
         Ok(Some(sighting))
     }
 
-    fn news(&self, row: &Answered, digest: [u8; 32], held: &Held) -> RowNews {
+    fn news(&self, row: &ServerRow, digest: [u8; 32], held: &Held) -> RowNews {
         let cell_of = |name: &str| row.fields.get(name).map(cell);
         let staleness = self.search.staleness.as_ref();
         let value = staleness.and_then(|staleness| cell_of(&staleness.field));

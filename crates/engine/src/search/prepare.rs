@@ -8,7 +8,7 @@ use springtide_policy::agenda::rows::Differences;
 use springtide_policy::query::{Live, RowsBuilder, StopWords, TermId, terms_in};
 use springtide_store::{Bodies, BodyId};
 
-use super::answer::Row as Answered;
+use super::answer::Row as ServerRow;
 use super::{Form, Held, RowNews, set_cells};
 
 /// Terms of a row, and in a query.
@@ -104,7 +104,7 @@ impl Form {
         let serde_json::Value::Object(fields) = fields else {
             return None;
         };
-        let row = Answered {
+        let row = ServerRow {
             id: String::new(),
             fields,
             body,

@@ -17,7 +17,9 @@ use springtide_store::{Moment, Role};
 use url::Url;
 
 use super::websub;
-use super::{Answered, Mention, MentionKind, OwnSighting, Protocol, Reading, Sighting, Unread};
+use super::{
+    AnswerContext, Mention, MentionKind, OwnSighting, Protocol, Reading, Sighting, Unread,
+};
 use crate::detect::{Lens, decode};
 use crate::settings::FeedEntries;
 
@@ -48,7 +50,7 @@ pub(crate) struct Feed {
 }
 
 impl Protocol for Feed {
-    fn read(&self, answered: &Answered<'_>) -> Result<Reading, Unread> {
+    fn read(&self, answered: &AnswerContext<'_>) -> Result<Reading, Unread> {
         let answer = answered.answer;
         let copy = answered.kept.copy.as_ref();
         let parse = |body: &[u8], content_type: Option<&str>| {
@@ -102,7 +104,7 @@ impl Feed {
         feed: &ParsedFeed,
         before: Option<&ParsedFeed>,
         has_changed: bool,
-        answered: &Answered<'_>,
+        answered: &AnswerContext<'_>,
     ) -> Result<Reading, Unread> {
         let mut reading = Reading {
             own,

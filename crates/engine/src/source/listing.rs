@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use springtide_store::{Moment, Role};
 use url::Url;
 
-use super::sitemap::{Hosts, Listing as Listed, ListingLimits, ListingProblem, parse_sitemap};
-use super::{Answered, Mention, MentionKind, OwnSighting, Protocol, Reading, Sighting, Unread};
+use super::sitemap::{Hosts, ListingLimits, ListingProblem, ParsedSitemap, parse_sitemap};
+use super::{
+    AnswerContext, Mention, MentionKind, OwnSighting, Protocol, Reading, Sighting, Unread,
+};
 
 /// How many indexes a listing may be in.
 const DEEPEST: u16 = 3;
@@ -23,7 +25,7 @@ pub(crate) struct Listing {
 }
 
 impl Protocol for Listing {
-    fn read(&self, answered: &Answered<'_>) -> Result<Reading, Unread> {
+    fn read(&self, answered: &AnswerContext<'_>) -> Result<Reading, Unread> {
         if let Some(own) = super::status_alone(answered)? {
             return Ok(own.into());
         }
@@ -111,7 +113,7 @@ fn news(
     ))
 }
 
-fn entries(listing: &Listed) -> impl Iterator<Item = (&str, Option<Moment>)> {
+fn entries(listing: &ParsedSitemap) -> impl Iterator<Item = (&str, Option<Moment>)> {
     let listed = listing.pages.iter().chain(&listing.sitemaps);
     listed.map(|listed| (listed.url.as_str(), listed.lastmod))
 }

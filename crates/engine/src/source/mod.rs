@@ -46,7 +46,7 @@ pub(crate) trait Protocol: std::fmt::Debug + Send + Sync {
     }
 
     /// What an answer says.
-    fn read(&self, answered: &Answered<'_>) -> Result<Reading, Unread>;
+    fn read(&self, answered: &AnswerContext<'_>) -> Result<Reading, Unread>;
 }
 
 /// What is sent, besides the address.
@@ -104,7 +104,7 @@ impl<'a> Sent<'a> {
 
 /// An answer, and what it answers.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Answered<'a> {
+pub(crate) struct AnswerContext<'a> {
     /// The element that was polled, as it was before.
     pub(crate) kept: &'a Kept,
     /// Whether the body of our copy is missing or damaged: whatever comes is new to us.
@@ -120,7 +120,7 @@ pub(crate) struct Answered<'a> {
 
 /// What an answer says of the element that was polled if its status says it all, for
 /// elements that have a copy of their own; nothing if there is a body to read.
-fn status_alone(answered: &Answered<'_>) -> Result<Option<OwnSighting>, Unread> {
+fn status_alone(answered: &AnswerContext<'_>) -> Result<Option<OwnSighting>, Unread> {
     match answered.answer.status {
         200 | 203 => Ok(None),
         304 if answered.has_validators => Ok(Some(OwnSighting::NotModified)),
@@ -227,7 +227,7 @@ impl Sighting {
 
     /// The body of an answer, seen to have this digest. It is put away if it has changed.
     fn of_answer(
-        answered: &Answered<'_>,
+        answered: &AnswerContext<'_>,
         digest: [u8; 32],
         has_changed: bool,
     ) -> Result<Self, Unread> {

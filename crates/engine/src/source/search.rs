@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use springtide_store::{Kept, Purpose};
 
-use super::{Answered, OwnSighting, PageTally, Protocol, Reading, Sent, Sighting, Unread};
+use super::{AnswerContext, OwnSighting, PageTally, Protocol, Reading, Sent, Sighting, Unread};
 use crate::fetch::{Answer, FailureKind, FetchFailure};
 use crate::search::{Form, answer};
 
@@ -41,7 +41,7 @@ impl Protocol for ResultPage {
         true
     }
 
-    fn read(&self, answered: &Answered<'_>) -> Result<Reading, Unread> {
+    fn read(&self, answered: &AnswerContext<'_>) -> Result<Reading, Unread> {
         let answer = answered.answer;
         match answer.status {
             200 | 203 => {}
@@ -87,7 +87,7 @@ impl Protocol for RowById {
         true
     }
 
-    fn read(&self, answered: &Answered<'_>) -> Result<Reading, Unread> {
+    fn read(&self, answered: &AnswerContext<'_>) -> Result<Reading, Unread> {
         let answer = answered.answer;
         match answer.status {
             200 | 203 => {}

@@ -27,11 +27,11 @@ const MAX_VALUE: usize = 64;
 
 /// What a listing names.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Listing {
+pub struct ParsedSitemap {
     /// Pages, in their order; the same may be there twice.
-    pub pages: Vec<Listed>,
+    pub pages: Vec<SitemapEntry>,
     /// Further listings.
-    pub sitemaps: Vec<Listed>,
+    pub sitemaps: Vec<SitemapEntry>,
     /// Entries that were not used.
     pub n_skipped: u64,
     /// The first of them, and why.
@@ -42,7 +42,7 @@ pub struct Listing {
 
 /// Something that a listing names.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Listed {
+pub struct SitemapEntry {
     /// Its address, without fragment.
     pub url: String,
     /// When it is said to have changed last.
@@ -140,7 +140,7 @@ pub enum Hosts {
 /// What a listing names, or why it is none.
 ///
 /// `base` is where it was found. A document that breaks off is a listing with a
-/// [`problem`](Listing::problem).
+/// [`problem`](ParsedSitemap::problem).
 ///
 /// # Errors
 /// If nothing of it could be read as a listing.
@@ -148,7 +148,7 @@ pub fn parse_sitemap(
     bytes: &[u8],
     base: &Url,
     limits: &ListingLimits,
-) -> Result<Listing, ListingProblem> {
+) -> Result<ParsedSitemap, ListingProblem> {
     let mut problem = None;
     let unpacked;
     let bytes = if bytes.starts_with(&[0x1f, 0x8b]) {
@@ -162,7 +162,7 @@ pub fn parse_sitemap(
     };
     let text = decode(bytes, None);
     let mut collector = Collector {
-        listing: Listing::default(),
+        listing: ParsedSitemap::default(),
         base,
         limits,
     };
@@ -186,7 +186,7 @@ pub fn parse_sitemap(
     Ok(listing)
 }
 
-impl Listing {
+impl ParsedSitemap {
     fn is_empty(&self) -> bool {
         self.pages.is_empty() && self.sitemaps.is_empty()
     }
@@ -205,7 +205,7 @@ fn unpack(bytes: &[u8], n_bytes: usize) -> (Vec<u8>, Option<ListingProblem>) {
 
 /// Takes entries in, as long as there is room.
 struct Collector<'a> {
-    listing: Listing,
+    listing: ParsedSitemap,
     base: &'a Url,
     limits: &'a ListingLimits,
 }
@@ -226,7 +226,7 @@ impl Collector<'_> {
         }
         match self.address(entry) {
             Ok(url) => {
-                let listed = Listed {
+                let listed = SitemapEntry {
                     url,
                     lastmod: moment(&entry.lastmod),
                     priority: priority(&entry.priority),

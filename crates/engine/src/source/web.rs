@@ -5,7 +5,9 @@ use std::sync::Arc;
 use springtide_store::Role;
 
 use super::links::links;
-use super::{Answered, Mention, MentionKind, OwnSighting, Protocol, Reading, Sighting, Unread};
+use super::{
+    AnswerContext, Mention, MentionKind, OwnSighting, Protocol, Reading, Sighting, Unread,
+};
 use crate::detect::Lens;
 
 /// A page.
@@ -18,7 +20,7 @@ pub(crate) struct Web {
 }
 
 impl Protocol for Web {
-    fn read(&self, answered: &Answered<'_>) -> Result<Reading, Unread> {
+    fn read(&self, answered: &AnswerContext<'_>) -> Result<Reading, Unread> {
         if let Some(own) = super::status_alone(answered)? {
             return Ok(own.into());
         }
@@ -57,7 +59,7 @@ impl Protocol for Web {
 impl Web {
     /// Whether our copy, looked at as we look now, is what was found: what matters may
     /// have been set differently since, and that is no change at the remote.
-    fn is_same_to_us(&self, answered: &Answered<'_>, digest: [u8; 32]) -> bool {
+    fn is_same_to_us(&self, answered: &AnswerContext<'_>, digest: [u8; 32]) -> bool {
         let Some(copy) = &answered.kept.copy else {
             return false;
         };

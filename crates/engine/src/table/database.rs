@@ -78,14 +78,14 @@ pub(crate) struct Answer {
 
 /// What was answered where there may be many rows.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Answered {
+pub(crate) struct RowAnswer {
     pub(crate) columns: Vec<String>,
     pub(crate) batch: Batch,
 }
 
 /// A table that may be read.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Listed {
+pub struct AvailableTable {
     /// Its name, with its schema where there are any.
     pub name: String,
     /// How many rows it has, about, if the database knows.
@@ -182,13 +182,13 @@ impl Database {
     pub(crate) async fn ask_for_rows(
         &mut self,
         statement: &Statement,
-    ) -> Result<Answered, FetchFailure> {
+    ) -> Result<RowAnswer, FetchFailure> {
         if let Self::Postgres(session) = self {
             return session.ask_for_rows(statement).await;
         }
         let Answer { columns, rows } = self.ask(statement).await?;
         let batch = Batch::of_rows(columns.len(), &rows);
-        Ok(Answered { columns, batch })
+        Ok(RowAnswer { columns, batch })
     }
 
     /// What there is to be asked for; refused if it cannot be kept a copy of.
@@ -319,7 +319,7 @@ impl Database {
     }
 
     /// The tables that may be read.
-    pub(crate) async fn tables(&mut self) -> Result<Vec<Listed>, FetchFailure> {
+    pub(crate) async fn tables(&mut self) -> Result<Vec<AvailableTable>, FetchFailure> {
         match self {
             Self::Sqlite(file) => blocking(|| file.tables()),
             Self::Postgres(session) => session.tables().await,

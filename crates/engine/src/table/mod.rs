@@ -36,8 +36,8 @@ pub(crate) use batch::{Batch, ValueRef};
 pub(crate) use block::{BlockSize, Cut, Range, cut, order};
 pub(crate) use copy::{CopiedBlock, CopyFile, FirstRows, RowChange, Update, difference};
 pub(crate) use cursor::{CursorRead, CursorState};
-pub(crate) use database::{Answered, Database, Login, Pool};
-pub use database::{Found, FoundSize, Listed, Place};
+pub use database::{AvailableTable, Found, FoundSize, Place};
+pub(crate) use database::{Database, Login, Pool, RowAnswer};
 pub use reader::{ColumnKind, CopyError, CopyReader, RowLogged};
 pub use statement::Relation;
 pub(crate) use statement::{Dialect, Shape, Statement};
@@ -190,7 +190,7 @@ impl Table {
         shape: &mut Shape,
         n_marks: usize,
         statement: impl Fn(&Shape) -> Statement,
-    ) -> Result<Answered, FetchFailure> {
+    ) -> Result<RowAnswer, FetchFailure> {
         let answer = database.ask_for_rows(&statement(shape)).await?;
         // The last may be a mark.
         let n_columns = answer.columns.len().saturating_sub(n_marks);
@@ -348,7 +348,7 @@ impl Table {
         let begun = Instant::now();
         let mut answer = self.ask_rows(database, shape, n_marks, statement).await?;
         let shape = &*shape;
-        let Answered { columns, batch } = &mut answer;
+        let RowAnswer { columns, batch } = &mut answer;
         self.costs.note_reading(batch.n_rows(), begun.elapsed());
         if asks_marks && shape.mark.is_some() {
             columns.pop();
@@ -369,7 +369,7 @@ impl Table {
             true => BlockSize::Rows(MOST_OF_QUERY),
             false => self.size(),
         };
-        let Answered { columns, batch } = answer;
+        let RowAnswer { columns, batch } = answer;
         let batch = Arc::new(batch);
         blocking(|| {
             let key_at = |row| batch.key(row, &key);
@@ -684,7 +684,7 @@ pub fn gap(settings: &TableSettings, rules: &[GroupRule]) -> springtide_policy::
 pub async fn tables(
     settings: &TableSettings,
     contact: Option<String>,
-) -> Result<Vec<Listed>, FetchFailure> {
+) -> Result<Vec<AvailableTable>, FetchFailure> {
     let login = login(settings, contact);
     let mut database = Database::open(&settings.place, &login).await?;
     database.tables().await

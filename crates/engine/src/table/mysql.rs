@@ -11,11 +11,11 @@ use std::time::Duration;
 use mysql_async::consts::{ColumnFlags, ColumnType};
 use mysql_async::prelude::Queryable;
 use mysql_async::{
-    Column as Kind, Conn, DriverError, OptsBuilder, Row as Answered, SslOpts, Value as Sql,
+    Column as Kind, Conn, DriverError, OptsBuilder, Row as MySqlRow, SslOpts, Value as Sql,
 };
 use springtide_store::FailureKind;
 
-use super::database::{Answer, Found, Listed, Login};
+use super::database::{Answer, AvailableTable, Found, Login};
 use super::statement::{Column, Dialect, Relation, Shape, Statement};
 use super::value::Value;
 use crate::fetch::FetchFailure;
@@ -110,7 +110,7 @@ impl Session {
         &mut self,
         text: &str,
         spelling: Spelling,
-    ) -> Result<(Arc<[Kind]>, Vec<Answered>), FetchFailure> {
+    ) -> Result<(Arc<[Kind]>, Vec<MySqlRow>), FetchFailure> {
         // Until it is answered, nobody knows what is still to come.
         self.is_broken = true;
         let asked = async {
@@ -233,7 +233,7 @@ impl Session {
         Ok(indexes.iter().any(|(_, columns)| columns.starts_with(key)))
     }
 
-    pub(super) async fn tables(&mut self) -> Result<Vec<Listed>, FetchFailure> {
+    pub(super) async fn tables(&mut self) -> Result<Vec<AvailableTable>, FetchFailure> {
         let text = "select table_schema, table_name, table_rows, table_type = 'VIEW' \
              from information_schema.tables where table_schema not in \
              ('mysql', 'sys', 'information_schema', 'performance_schema') \
@@ -246,7 +246,7 @@ impl Session {
             };
             let relation = Relation::Table(vec![schema.clone(), name.clone()]);
             let shape = self.shape(&relation, &[]).await?;
-            tables.push(Listed {
+            tables.push(AvailableTable {
                 name: format!("{schema}.{name}"),
                 n_rows: match n {
                     Value::Integer(n) => Some(*n as f64),
@@ -337,7 +337,7 @@ enum Spelling {
 
 fn rows_of(
     columns: &[Kind],
-    answered: Vec<Answered>,
+    answered: Vec<MySqlRow>,
     of: fn(Sql, &Kind) -> Result<Value, FetchFailure>,
 ) -> Result<Answer, FetchFailure> {
     let mut rows = Vec::with_capacity(answered.len());

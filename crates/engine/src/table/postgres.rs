@@ -13,7 +13,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, SimpleQueryMessage};
 
 use super::batch::{Batch, ValueRef};
-use super::database::{Answer, Answered, Found, Listed, Login};
+use super::database::{Answer, AvailableTable, Found, Login, RowAnswer};
 use super::digest::WRITTEN_BY;
 use super::statement::{Column, Dialect, Relation, Shape, Statement};
 use super::tls::{Tls, Trust};
@@ -85,7 +85,7 @@ impl Session {
     pub(super) async fn ask_for_rows(
         &mut self,
         statement: &Statement,
-    ) -> Result<Answered, FetchFailure> {
+    ) -> Result<RowAnswer, FetchFailure> {
         let answered = tokio::time::timeout(self.timeout + MARGIN, self.answer(&statement.text));
         answered.await.unwrap_or_else(|_| {
             let message = "the statement took too long";
@@ -94,10 +94,10 @@ impl Session {
     }
 
     /// What the server answers, row by row as it comes: it makes the next ones meanwhile.
-    async fn answer(&self, text: &str) -> Result<Answered, FetchFailure> {
+    async fn answer(&self, text: &str) -> Result<RowAnswer, FetchFailure> {
         let asked = self.client.simple_query_raw(text).await;
         let mut messages = std::pin::pin!(asked.map_err(|error| describe(&error))?);
-        let mut answer = Answered::default();
+        let mut answer = RowAnswer::default();
         let mut kinds: Vec<Spelled> = Vec::new();
         while let Some(message) = messages.try_next().await.map_err(|e| describe(&e))? {
             match message {
@@ -291,7 +291,7 @@ impl Session {
         Ok(answer.rows.iter().any(is_good))
     }
 
-    pub(super) async fn tables(&mut self) -> Result<Vec<Listed>, FetchFailure> {
+    pub(super) async fn tables(&mut self) -> Result<Vec<AvailableTable>, FetchFailure> {
         let text = "select n.nspname, c.relname, c.reltuples::bigint, c.relkind in ('v', 'm') \
              from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
              where c.relkind in ('r', 'p', 'v', 'm', 'f') and not c.relispartition \
@@ -314,7 +314,7 @@ impl Session {
             let relation = Relation::Table(vec![schema.clone(), name.clone()]);
             let shape = self.shape(&relation, &[]).await?;
             self.kinds.clear();
-            tables.push(Listed {
+            tables.push(AvailableTable {
                 name: format!("{schema}.{name}"),
                 n_rows: n.parse().ok().filter(|n: &f64| *n >= 0.0),
                 is_view: is_view == "t",

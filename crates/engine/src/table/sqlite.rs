@@ -8,7 +8,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use springtide_store::FailureKind;
 
 use super::batch::ValueRef as Ours;
-use super::database::{Answer, Found, Listed};
+use super::database::{Answer, AvailableTable, Found};
 use super::statement::{Column, Dialect, Relation, Shape, Statement};
 use super::value::Value;
 use crate::fetch::FetchFailure;
@@ -154,7 +154,7 @@ impl File {
         look().map_err(|error| describe(&error))
     }
 
-    pub(super) fn tables(&mut self) -> Result<Vec<Listed>, FetchFailure> {
+    pub(super) fn tables(&mut self) -> Result<Vec<AvailableTable>, FetchFailure> {
         let sql = "select name, type from sqlite_master where type in ('table', 'view') \
                    and name not like 'sqlite\\_%' escape '\\' order by name";
         let answer = self.ask(&Statement::plain(sql))?;
@@ -165,7 +165,7 @@ impl File {
             };
             let relation = Relation::Table(vec![name.clone()]);
             let shape = self.shape(&relation, &[])?;
-            tables.push(Listed {
+            tables.push(AvailableTable {
                 name: name.clone(),
                 n_rows: None,
                 is_view: kind == "view",

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use springtide_engine::source::links::{MAX_LINKS, links};
 use springtide_engine::source::list::{ListProblemReason, ListReader, ListedUrl};
 use springtide_engine::source::sitemap::{
-    Hosts, Listing, ListingLimits, ListingProblem, SkippedReason, parse_sitemap,
+    Hosts, ListingLimits, ListingProblem, ParsedSitemap, SkippedReason, parse_sitemap,
 };
 use url::Url;
 
@@ -23,7 +23,7 @@ fn base() -> Url {
     Url::parse("https://example.org/sitemap.xml").unwrap()
 }
 
-fn parse(text: impl AsRef<[u8]>) -> Result<Listing, ListingProblem> {
+fn parse(text: impl AsRef<[u8]>) -> Result<ParsedSitemap, ListingProblem> {
     parse_sitemap(text.as_ref(), &base(), &LIMITS)
 }
 
@@ -34,7 +34,7 @@ fn urlset(entries: &str) -> String {
     )
 }
 
-fn urls(listing: &Listing) -> Vec<&str> {
+fn urls(listing: &ParsedSitemap) -> Vec<&str> {
     listing.pages.iter().map(|page| &*page.url).collect()
 }
 
