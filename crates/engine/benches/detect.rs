@@ -51,7 +51,7 @@ fn look_at(n_paragraphs: usize, rounds: usize) {
         }));
         for (lens, times) in [&plain, &chosen].into_iter().zip(&mut times[1..]) {
             times.push(microseconds(n_times, || {
-                black_box(lens.look(black_box(page.as_bytes()), Some("text/html")));
+                black_box(lens.extract(black_box(page.as_bytes()), Some("text/html")));
             }));
         }
     }

@@ -17,7 +17,7 @@ use crate::fetch::{
 };
 use crate::permits::{self, Permits};
 use crate::poll::verdict;
-use crate::register::Places;
+use crate::register::GroupIds;
 use crate::set_clock;
 use crate::settings::Settings;
 use crate::source::feed::parse_feed;
@@ -88,7 +88,7 @@ pub async fn inspect(
         permits::recall(&mut gate, &mut permits, &host, clock.now());
     }
     let mut visit = Visit {
-        places: Places::read(&store)?,
+        group_ids: GroupIds::read(&store)?,
         client: Client::over(wire, &settings.http, clock)?,
         clock,
         gate,
@@ -106,7 +106,7 @@ pub async fn inspect(
 }
 
 struct Visit<'a> {
-    places: Places,
+    group_ids: GroupIds,
     client: Client,
     clock: Clock,
     gate: Gate,
@@ -347,7 +347,9 @@ impl Visit<'_> {
     fn host_of(&mut self, url: &Url) -> Result<springtide_store::GroupId, Error> {
         let path = group_of(url, &self.settings.groups);
         let mut facts = Vec::new();
-        let found = self.places.find(&path.key, std::iter::empty(), &mut facts);
+        let found = self
+            .group_ids
+            .find(&path.key, std::iter::empty(), &mut facts);
         let (host, _) = found?;
         if !facts.is_empty() {
             self.store.commit(&facts)?;

@@ -28,7 +28,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) begun_at: Moment,
     pub(crate) at: Moment,
     pub(crate) status: Option<u16>,
-    pub(crate) sight: HowFound<'a>,
+    pub(crate) finding: Finding<'a>,
     /// Where it was asked for, if it was asked for by itself.
     pub(crate) url: Option<&'a Url>,
     /// Where that led, if it was.
@@ -41,9 +41,9 @@ pub(crate) struct Seen<'a> {
     pub(crate) pause: Option<Duration>,
 }
 
-/// How an element was found.
+/// What a poll found of an element.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum HowFound<'a> {
+pub(crate) enum Finding<'a> {
     /// It is as it was, says the server.
     NotModified,
     Here(&'a Sighting),
@@ -66,16 +66,16 @@ impl Done {
             begun_at: self.job.begun_at,
             at: self.at,
             status: self.status,
-            sight: match &self.found {
+            finding: match &self.found {
                 Ok(PollResult::Read(reading)) => match &reading.own {
-                    OwnSighting::Here(sighting) => HowFound::Here(sighting),
-                    OwnSighting::NotThere => HowFound::NotThere,
-                    OwnSighting::NotModified | OwnSighting::Unsaid => HowFound::NotModified,
+                    OwnSighting::Here(sighting) => Finding::Here(sighting),
+                    OwnSighting::NotThere => Finding::NotThere,
+                    OwnSighting::NotModified | OwnSighting::NoCopy => Finding::NotModified,
                 },
                 Ok(PollResult::KeptOut(permit, silence)) => {
-                    HowFound::KeptOut(*permit, silence.as_ref())
+                    Finding::KeptOut(*permit, silence.as_ref())
                 }
-                Err(failure) => HowFound::Failed(failure),
+                Err(failure) => Finding::Failed(failure),
             },
             url: Some(&self.job.url),
             way: Some(&self.way),
@@ -89,19 +89,19 @@ impl Done {
 impl Seen<'_> {
     /// Whether it is there and has changed.
     pub(crate) fn has_changed(&self) -> bool {
-        matches!(self.sight, HowFound::Here(sighting) if sighting.body.is_some())
+        matches!(self.finding, Finding::Here(sighting) if sighting.body.is_some())
     }
 
     /// Whether it was there to be seen.
     pub(crate) fn is_answered(&self) -> bool {
-        matches!(self.sight, HowFound::NotModified | HowFound::Here(_))
+        matches!(self.finding, Finding::NotModified | Finding::Here(_))
     }
 
     /// Whether it is there, or is said to be, as it was.
     pub(crate) fn is_as_before(&self) -> bool {
-        match self.sight {
-            HowFound::NotModified => true,
-            HowFound::Here(sighting) => sighting.body.is_none(),
+        match self.finding {
+            Finding::NotModified => true,
+            Finding::Here(sighting) => sighting.body.is_none(),
             _ => false,
         }
     }
@@ -175,8 +175,8 @@ pub(crate) fn conclude(seen: &Seen<'_>, belief: Option<Gamma>, trusts_dates: boo
     };
     kept.history.n_polls = kept.history.n_polls.saturating_add(1);
     kept.history.polled_at = Some(at);
-    match seen.sight {
-        HowFound::KeptOut(permit, silence) => {
+    match seen.finding {
+        Finding::KeptOut(permit, silence) => {
             // Nothing was asked, so it was no poll.
             kept.history = before.history;
             kept.state = match (before.state, permit) {
@@ -197,7 +197,7 @@ pub(crate) fn conclude(seen: &Seen<'_>, belief: Option<Gamma>, trusts_dates: boo
                 },
             }
         }
-        HowFound::NotThere => {
+        Finding::NotThere => {
             kept.n_failures = kept.n_failures.saturating_add(1);
             // Gone at the second poll in a row that does not find it.
             let was_missing = before
@@ -232,7 +232,7 @@ pub(crate) fn conclude(seen: &Seen<'_>, belief: Option<Gamma>, trusts_dates: boo
             let change = was_here.then(|| change(before, &kept, at, ChangeKind::Gone, None));
             conclusion(kept, PollOutcome::Gone, change, SchedulerUpdate::Out, None)
         }
-        HowFound::Failed(failure) => {
+        Finding::Failed(failure) => {
             kept.n_failures = kept.n_failures.saturating_add(1);
             if kept.state != State::Gone {
                 kept.state = State::Failing;
@@ -244,7 +244,7 @@ pub(crate) fn conclude(seen: &Seen<'_>, belief: Option<Gamma>, trusts_dates: boo
             };
             conclusion(kept, PollOutcome::Failed, None, next, None)
         }
-        HowFound::NotModified => {
+        Finding::NotModified => {
             answered(&mut kept, at);
             if let Some(copy) = &mut kept.copy {
                 copy.redirect = redirect_of(seen);
@@ -253,7 +253,7 @@ pub(crate) fn conclude(seen: &Seen<'_>, belief: Option<Gamma>, trusts_dates: boo
             let age_ms = age_of_fresh(&kept, trusts_dates);
             conclusion(kept, PollOutcome::Unchanged, change, next, age_ms)
         }
-        HowFound::Here(here) => {
+        Finding::Here(here) => {
             answered(&mut kept, at);
             let is_first = before.copy.is_none();
             let has_changed = here.body.is_some();
@@ -462,8 +462,8 @@ fn age_of_copy(before: &Kept, at: Moment, since_last: u64, belief: Gamma) -> Opt
 /// Whether a poll shows that a source's tags are not to be trusted: one moved, and nothing
 /// had changed; or something had, and it did not move.
 pub(crate) fn shows_a_false_tag(seen: &Seen<'_>) -> bool {
-    match (seen.sight, &seen.before.copy) {
-        (HowFound::Here(here), Some(copy)) => {
+    match (seen.finding, &seen.before.copy) {
+        (Finding::Here(here), Some(copy)) => {
             here.etag.is_some() && (here.body.is_some() != (here.etag != copy.etag))
         }
         _ => false,
@@ -473,8 +473,8 @@ pub(crate) fn shows_a_false_tag(seen: &Seen<'_>) -> bool {
 /// Whether a poll shows that a source's Last-Modified is not to be trusted: it moved,
 /// and nothing had changed.
 pub(crate) fn shows_a_false_date(seen: &Seen<'_>) -> bool {
-    match (seen.sight, &seen.before.copy) {
-        (HowFound::Here(here), Some(copy)) => {
+    match (seen.finding, &seen.before.copy) {
+        (Finding::Here(here), Some(copy)) => {
             here.body.is_none()
                 && here.last_modified.is_some()
                 && here.last_modified != copy.last_modified

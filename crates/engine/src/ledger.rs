@@ -12,7 +12,7 @@ use springtide_store::{
 
 use crate::Error;
 use crate::fail_point::fail_point;
-use crate::register::Places;
+use crate::register::GroupIds;
 
 /// What is kept, and what is about to be.
 pub(crate) struct Ledger {
@@ -28,7 +28,7 @@ pub(crate) struct Ledger {
     sources: BTreeMap<SourceId, Source>,
     /// Those whose totals have changed.
     changed: BTreeSet<SourceId>,
-    places: Option<Places>,
+    group_ids: Option<GroupIds>,
     next_element: u32,
     /// Bodies that nothing names once all is kept.
     obsolete: Vec<(ElementId, BodyId)>,
@@ -55,7 +55,7 @@ impl Ledger {
             queries: HashMap::new(),
             sources,
             changed: BTreeSet::new(),
-            places: None,
+            group_ids: None,
             obsolete: Vec::new(),
         })
     }
@@ -306,19 +306,19 @@ impl Ledger {
 
     /// The outermost and the innermost group of a path. The scheduler is told of groups
     /// that are new.
-    pub(crate) fn place(
+    pub(crate) fn groups_of(
         &mut self,
         key: &str,
         directories: &[String],
         scheduler: &mut Scheduler,
     ) -> Result<(GroupId, GroupId), Error> {
-        let places = match &mut self.places {
-            Some(places) => places,
-            none => none.insert(Places::read(&*self.store)?),
+        let group_ids = match &mut self.group_ids {
+            Some(group_ids) => group_ids,
+            none => none.insert(GroupIds::read(&*self.store)?),
         };
         let before = self.facts.len();
         let inner = directories.iter().map(String::as_str);
-        let found = places.find(key, inner, &mut self.facts);
+        let found = group_ids.find(key, inner, &mut self.facts);
         for fact in &self.facts[before..] {
             if let Fact::Group(group) = fact
                 && scheduler.add_group(group.parent) != group.id

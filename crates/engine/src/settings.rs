@@ -11,7 +11,7 @@ use springtide_policy::schedule::Custom;
 use springtide_policy::{Objective, Span, Window};
 use springtide_store::SourceKind;
 
-use crate::table::{Place, Relation};
+use crate::table::{DatabaseAddress, Relation};
 
 /// Everything an engine has to know before it starts.
 #[derive(Debug, Clone)]
@@ -290,7 +290,7 @@ pub enum RowWeight {
 #[derive(Debug, Clone, PartialEq)]
 pub struct TableSettings {
     /// Where the database is.
-    pub place: Place,
+    pub address: DatabaseAddress,
     /// What is asked for.
     pub relation: Relation,
     /// What to log in with.

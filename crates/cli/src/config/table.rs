@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use springtide_engine::settings::{Password, TableSettings};
-use springtide_engine::table::{Place, Relation};
+use springtide_engine::table::{DatabaseAddress, Relation};
 use url::Url;
 
 use super::{DEFAULT_TIMEOUT, file};
@@ -30,7 +30,7 @@ pub(crate) fn is_database(address: &str) -> bool {
 }
 
 /// Where a database is. A file is taken from the project's folder.
-pub(crate) fn place(address: &str, folder: &Path) -> Result<Place, Complaint> {
+pub(crate) fn database_address(address: &str, folder: &Path) -> Result<DatabaseAddress, Complaint> {
     if let Some(path) = address.strip_prefix("sqlite:") {
         let path = path.strip_prefix("//").unwrap_or(path);
         if path.is_empty() {
@@ -39,7 +39,7 @@ pub(crate) fn place(address: &str, folder: &Path) -> Result<Place, Complaint> {
                 "write sqlite: and a path, such as sqlite:shop.db",
             ));
         }
-        return Ok(Place::Sqlite(folder.join(path)));
+        return Ok(DatabaseAddress::Sqlite(folder.join(path)));
     }
     let hint = "postgres://user@host/database, mysql://user@host/database or sqlite:FILE";
     if !is_database(address) {
@@ -57,8 +57,8 @@ pub(crate) fn place(address: &str, folder: &Path) -> Result<Place, Complaint> {
         return Err(("url names no host".into(), hint));
     }
     Ok(match url.scheme() {
-        "mysql" | "mariadb" => Place::MySql(address.to_owned()),
-        _ => Place::Postgres(address.to_owned()),
+        "mysql" | "mariadb" => DatabaseAddress::MySql(address.to_owned()),
+        _ => DatabaseAddress::Postgres(address.to_owned()),
     })
 }
 
@@ -156,7 +156,7 @@ pub(super) fn settings(
         return Err(("timeout is nothing, or longer than a day".into(), hint));
     }
     let settings = TableSettings {
-        place: place(url, folder)?,
+        address: database_address(url, folder)?,
         relation,
         password: Password(password),
         key,

@@ -14,7 +14,7 @@ use crate::args::SettingFlags;
 use crate::args::project::Add;
 use crate::columns::{Colour, Columns, Side};
 use crate::config::edit::{Editor, NewSource};
-use crate::config::table::{default_copy, parts, place};
+use crate::config::table::{database_address, default_copy, parts};
 use crate::config::value::Secret;
 use crate::config::{self, DEFAULT_BUDGET};
 use crate::failure::{Failure, Outcome};
@@ -67,7 +67,7 @@ pub(crate) fn run(
         None => None,
     };
     let mut settings = TableSettings {
-        place: place(url, &folder).map_err(refuse)?,
+        address: database_address(url, &folder).map_err(refuse)?,
         relation: Relation::Table(Vec::new()),
         password: springtide_engine::settings::Password(password),
         key: args.table.key.clone(),

@@ -1,7 +1,7 @@
 //! What matters in a body, and whether it changed.
 //!
-//! A [`Lens`] is made from a source's `keep` and `drop` once, and looks at one body
-//! at a time; a [`Sight`] is what it saw. Two bodies are the same if their sights
+//! A [`Lens`] is made from a source's `keep` and `drop` once, and takes from one body
+//! at a time what matters in it: an [`Extract`]. Two bodies are the same if their extracts
 //! have the same digest, and then their texts are the same too: what a digest
 //! notices, a [`diff()`] shows, and [`size_of_change`] measures.
 //!
@@ -16,10 +16,10 @@
 //! let page = |ad, price| {
 //!     format!("<title>Shoes</title><p class=ad>{ad}</p><p>Now {price} €</p>")
 //! };
-//! let look = |page: String| lens.look(page.as_bytes(), Some("text/html"));
-//! assert_eq!(look(page("Buy!", 30)).digest, look(page("Sale!", 30)).digest);
-//! assert_ne!(look(page("Buy!", 30)).digest, look(page("Buy!", 29)).digest);
-//! assert_eq!(look(page("Buy!", 30)).text, "Shoes\nNow 30 €\n");
+//! let extract = |page: String| lens.extract(page.as_bytes(), Some("text/html"));
+//! assert_eq!(extract(page("Buy!", 30)).digest, extract(page("Sale!", 30)).digest);
+//! assert_ne!(extract(page("Buy!", 30)).digest, extract(page("Buy!", 29)).digest);
+//! assert_eq!(extract(page("Buy!", 30)).text, "Shoes\nNow 30 €\n");
 //! # Ok::<(), springtide_engine::detect::BadSelector>(())
 //! ```
 
@@ -51,9 +51,9 @@ pub struct Lens {
     looks_at_siblings: bool,
 }
 
-/// What was seen of a body.
+/// What matters in a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sight {
+pub struct Extract {
     /// Blake3 of what matters.
     pub digest: [u8; 32],
     /// What matters, as lines to compare.
@@ -101,28 +101,28 @@ impl Lens {
         Ok(lens)
     }
 
-    /// What there is to see in a body.
+    /// What matters in a body.
     ///
     /// HTML: see the module `page`. JSON: the values, however they are written.
     /// Anything else: the bytes.
-    pub fn look(&self, body: &[u8], content_type: Option<&str>) -> Sight {
+    pub fn extract(&self, body: &[u8], content_type: Option<&str>) -> Extract {
         let seen = match kind_of(body, content_type) {
-            Kind::Html => self.look_at_html(body, content_type),
-            Kind::Json => self.look_at_json(body),
+            Kind::Html => self.extract_html(body, content_type),
+            Kind::Json => self.extract_json(body),
             Kind::Text => None,
-            Kind::Binary => return look_at_bytes(body),
+            Kind::Binary => return extract_bytes(body),
         };
         let Some(text) = seen else {
-            return look_at_text(body, content_type);
+            return extract_text(body, content_type);
         };
-        Sight {
+        Extract {
             digest: *blake3::hash(text.as_bytes()).as_bytes(),
             sketch: sketch::sketch(&text),
             text,
         }
     }
 
-    fn look_at_html(&self, body: &[u8], content_type: Option<&str>) -> Option<String> {
+    fn extract_html(&self, body: &[u8], content_type: Option<&str>) -> Option<String> {
         let text = decode(body, content_type);
         let document = html::parse(&text)?;
         if self.looks_at_siblings && !page::siblings_are_few(&document) {
@@ -131,7 +131,7 @@ impl Lens {
         page::lines(&document, &self.keep_in_html, &self.drop_in_html)
     }
 
-    fn look_at_json(&self, body: &[u8]) -> Option<String> {
+    fn extract_json(&self, body: &[u8]) -> Option<String> {
         let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
         let text = std::str::from_utf8(body).ok()?;
         json::lines(text, &self.keep_in_json, &self.drop_in_json)
@@ -143,18 +143,18 @@ pub(crate) fn is_html(body: &[u8], content_type: Option<&str>) -> bool {
     kind_of(body, content_type) == Kind::Html
 }
 
-fn look_at_text(body: &[u8], content_type: Option<&str>) -> Sight {
+fn extract_text(body: &[u8], content_type: Option<&str>) -> Extract {
     let text = decode(body, content_type);
-    Sight {
+    Extract {
         digest: *blake3::hash(body).as_bytes(),
         sketch: sketch::sketch(&text),
         text: text.into_owned(),
     }
 }
 
-fn look_at_bytes(body: &[u8]) -> Sight {
+fn extract_bytes(body: &[u8]) -> Extract {
     let digest = blake3::hash(body);
-    Sight {
+    Extract {
         digest: *digest.as_bytes(),
         text: format!("{} bytes, blake3:{digest}\n", body.len()),
         sketch: sketch::sketch_of_bytes(body),

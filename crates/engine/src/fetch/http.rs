@@ -173,9 +173,9 @@ pub struct Answer {
     pub body: Bytes,
     /// Whether the body was longer, and was cut as asked.
     pub is_cut: bool,
-    /// The place of a large body among those that are held at a time; it is free once
-    /// the answer is dropped.
-    pub place: Option<Arc<OwnedSemaphorePermit>>,
+    /// Leave to hold a large body, of which there are only so many at a time; given back
+    /// when the answer is dropped.
+    pub large_body_permit: Option<Arc<OwnedSemaphorePermit>>,
     /// When the request was begun.
     pub asked_at: SystemTime,
     /// When the headers of the answer were there.
@@ -300,13 +300,14 @@ impl Client {
             location: location(response.headers())?,
             body: Bytes::new(),
             is_cut: false,
-            place: None,
+            large_body_permit: None,
             asked_at,
             answered_at,
         };
         if response.status().is_success() {
-            (answer.body, answer.is_cut) =
-                self.read(response, ask, host, &mut answer.place).await?;
+            (answer.body, answer.is_cut) = self
+                .read(response, ask, host, &mut answer.large_body_permit)
+                .await?;
         } else {
             drain(response).await;
         }
@@ -319,7 +320,7 @@ impl Client {
         mut response: Response,
         ask: &HttpRequest<'_>,
         host: &str,
-        place: &mut Option<Arc<OwnedSemaphorePermit>>,
+        permit: &mut Option<Arc<OwnedSemaphorePermit>>,
     ) -> Result<(Bytes, bool), FetchFailure> {
         let encodings: Result<Vec<&str>, _> = response
             .headers()
@@ -366,10 +367,10 @@ impl Client {
             }
             let mut fed = Ok(());
             for slice in chunk.chunks(SLICE) {
-                if place.is_none() && decoder.n_decoded() > LARGE {
+                if permit.is_none() && decoder.n_decoded() > LARGE {
                     // It is never closed; without a place it would be held all the same.
                     let free = Arc::clone(&self.large).acquire_owned().await;
-                    *place = free.ok().map(Arc::new);
+                    *permit = free.ok().map(Arc::new);
                 }
                 fed = decoder.feed(slice);
                 if fed.is_err() {

@@ -50,12 +50,12 @@ const MAX_LOG: usize = 250_000;
 #[derive(Debug)]
 pub struct Origin {
     shared: Arc<Shared>,
-    place: Place,
+    runs_on: RunsOn,
 }
 
 /// Where a server runs.
 #[derive(Debug)]
-enum Place {
+enum RunsOn {
     /// On a thread of its own.
     Loopback {
         address: SocketAddr,
@@ -162,7 +162,7 @@ impl Origin {
             })?;
         Ok(Self {
             shared,
-            place: Place::Loopback {
+            runs_on: RunsOn::Loopback {
                 address,
                 stop: Some(stop),
                 thread: Some(thread),
@@ -177,7 +177,7 @@ impl Origin {
         network.add(name, shared.clone());
         Self {
             shared,
-            place: Place::Memory {
+            runs_on: RunsOn::Memory {
                 network: network.clone(),
                 name: name.to_owned(),
             },
@@ -186,9 +186,9 @@ impl Origin {
 
     /// Where it listens; nowhere, if it is within this process.
     pub fn addr(&self) -> Option<SocketAddr> {
-        match self.place {
-            Place::Loopback { address, .. } => Some(address),
-            Place::Memory { .. } => None,
+        match self.runs_on {
+            RunsOn::Loopback { address, .. } => Some(address),
+            RunsOn::Memory { .. } => None,
         }
     }
 
@@ -261,8 +261,8 @@ impl Origin {
 
 impl Drop for Origin {
     fn drop(&mut self) {
-        match &mut self.place {
-            Place::Loopback { stop, thread, .. } => {
+        match &mut self.runs_on {
+            RunsOn::Loopback { stop, thread, .. } => {
                 if let Some(stop) = stop.take() {
                     // It may have stopped by itself.
                     let _ = stop.send(());
@@ -271,7 +271,7 @@ impl Drop for Origin {
                     let _ = thread.join();
                 }
             }
-            Place::Memory { network, name } => network.remove(name, &self.shared),
+            RunsOn::Memory { network, name } => network.remove(name, &self.shared),
         }
     }
 }

@@ -9,8 +9,8 @@
 //! Running totals count elements that have a copy: listings are polled, but are not
 //! counted among the elements.
 
+mod groups;
 mod list;
-mod place;
 mod rows;
 
 use std::path::Path;
@@ -27,8 +27,8 @@ use crate::fetch::{group_of, locator};
 use crate::settings::{FeedEntries, GroupRule, Settings, SourceSettings};
 use crate::source::list::ListedUrl;
 use crate::table::Relation;
+pub(crate) use groups::GroupIds;
 pub use list::{LeftOut, List, ListColumns, ListError};
-pub(crate) use place::Places;
 use rows::{FollowedRows, add_search, add_table};
 pub(crate) use rows::{feed_group, search_group, table_group};
 
@@ -104,7 +104,7 @@ pub fn register(
 ) -> Result<Registered, Error> {
     let mut registered = Registered::default();
     let mut notes = Notes::read(store)?;
-    let mut places = None;
+    let mut group_ids = None;
     regroup(store, &settings.groups, &mut notes)?;
 
     let known = store.sources()?;
@@ -137,34 +137,41 @@ pub fn register(
                     id: store.numbers().source()?,
                     name: wanted.name.clone(),
                     kind: wanted.kind,
-                    url: place_of(wanted),
+                    url: identity_of(wanted),
                     added_at: now,
                     totals: Totals::default(),
                     error: None,
                 };
                 registered.n_sources_added += 1;
                 notes.set(source.id, Note::new(wanted.weight));
-                let places = get_or_read(&mut places, store)?;
-                add_source(store, settings, wanted, source, places, &notes)?
+                let group_ids = get_or_read(&mut group_ids, store)?;
+                add_source(store, settings, wanted, source, group_ids, &notes)?
             }
         };
         if let Some(search) = &wanted.search {
-            let places = get_or_read(&mut places, store)?;
+            let group_ids = get_or_read(&mut group_ids, store)?;
             let rows = FollowedRows {
                 wanted,
                 path: &search.rows,
                 now,
             };
-            rows.follow(store, &source, places, &mut notes, &mut registered)?;
+            rows.follow(store, &source, group_ids, &mut notes, &mut registered)?;
         } else if let (SourceKind::List, Some(path)) = (wanted.kind, &wanted.file) {
-            let places = get_or_read(&mut places, store)?;
+            let group_ids = get_or_read(&mut group_ids, store)?;
             let list = Followed {
                 wanted,
                 path,
                 settings,
                 now,
             };
-            list.follow(store, source, places, &mut notes, &mut registered, progress)?;
+            list.follow(
+                store,
+                source,
+                group_ids,
+                &mut notes,
+                &mut registered,
+                progress,
+            )?;
         } else {
             reweigh(store, &source, wanted.weight, &mut notes)?;
         }
@@ -185,18 +192,18 @@ pub fn import(
     list: &List,
     progress: &mut dyn FnMut(Step),
 ) -> Result<Imported, Error> {
-    let mut places = Places::read(store)?;
+    let mut group_ids = GroupIds::read(store)?;
     let intake = Intake {
         groups: &settings.groups,
         weight,
         max_elements: u64::MAX,
         drops_unlisted: None,
     };
-    intake.take(store, source.clone(), list, &mut places, progress)
+    intake.take(store, source.clone(), list, &mut group_ids, progress)
 }
 
-/// Where a source is, as the store keeps it.
-fn place_of(source: &SourceSettings) -> String {
+/// What makes a source the one it is, as the store keeps it: where it is.
+fn identity_of(source: &SourceSettings) -> String {
     match (&source.file, &source.table) {
         (Some(path), _) => path.display().to_string(),
         // Other rows, or rows by other keys, are another source.
@@ -219,7 +226,7 @@ fn place_of(source: &SourceSettings) -> String {
 /// stay what they are.
 fn is_same(wanted: &SourceSettings, source: &Source) -> bool {
     let may_move = matches!(wanted.kind, SourceKind::List | SourceKind::Search);
-    wanted.kind == source.kind && (may_move || place_of(wanted) == source.url)
+    wanted.kind == source.kind && (may_move || identity_of(wanted) == source.url)
 }
 
 /// Whether the elements of a feed are what its entries are to be: pages, or the entries
@@ -240,12 +247,12 @@ fn has_same_entries(
 }
 
 fn get_or_read<'a>(
-    places: &'a mut Option<Places>,
+    group_ids: &'a mut Option<GroupIds>,
     store: &dyn Writer,
-) -> Result<&'a mut Places, Error> {
-    match places {
-        Some(places) => Ok(places),
-        none => Ok(none.insert(Places::read(store)?)),
+) -> Result<&'a mut GroupIds, Error> {
+    match group_ids {
+        Some(group_ids) => Ok(group_ids),
+        none => Ok(none.insert(GroupIds::read(store)?)),
     }
 }
 
@@ -255,7 +262,7 @@ fn add_source(
     settings: &Settings,
     wanted: &SourceSettings,
     mut source: Source,
-    places: &mut Places,
+    group_ids: &mut GroupIds,
     notes: &Notes,
 ) -> Result<Source, Error> {
     let role = match wanted.kind {
@@ -266,13 +273,13 @@ fn add_source(
     };
     let mut facts = vec![notes.fact()];
     if wanted.kind == SourceKind::Search {
-        return add_search(store, wanted, source, places, facts);
+        return add_search(store, wanted, source, group_ids, facts);
     }
     if wanted.kind == SourceKind::Table {
-        return add_table(store, wanted, source, places, facts);
+        return add_table(store, wanted, source, group_ids, facts);
     }
     if let (Some(role), Ok(url)) = (role, locator(&wanted.url)) {
-        let (host, group) = place(&url, None, &settings.groups, places, &mut facts)?;
+        let (host, group) = groups_of(&url, None, &settings.groups, group_ids, &mut facts)?;
         let id = store.numbers().element()?;
         if role != Role::Listing {
             source.totals.n_elements = 1;
@@ -310,7 +317,7 @@ impl Followed<'_> {
         &self,
         store: &mut dyn Writer,
         mut source: Source,
-        places: &mut Places,
+        group_ids: &mut GroupIds,
         notes: &mut Notes,
         registered: &mut Registered,
         progress: &mut dyn FnMut(Step),
@@ -330,21 +337,21 @@ impl Followed<'_> {
             drops_unlisted: Some(self.now),
         };
         let list = List::file(self.path.to_owned());
-        match intake.take(store, source.clone(), &list, places, progress) {
+        match intake.take(store, source.clone(), &list, group_ids, progress) {
             Ok(imported) => {
                 registered.imported.add(imported);
                 let weight = self.wanted.weight;
                 notes.set(source.id, Note { stamp, weight });
-                let place = place_of(self.wanted);
+                let identity = identity_of(self.wanted);
                 let mut facts = vec![notes.fact()];
                 if source.error.is_some() {
                     facts.push(Fact::SourceError(source.id, None));
                 }
-                if source.url != place {
+                if source.url != identity {
                     // Its totals are what they have become, not what they were.
                     let now = store.sources()?.into_iter().find(|s| s.id == source.id);
                     source = now.unwrap_or(source);
-                    source.url = place;
+                    source.url = identity;
                     facts.insert(0, Fact::Source(source));
                 }
                 store.commit(&facts)?;
@@ -430,7 +437,7 @@ impl Intake<'_> {
         store: &mut dyn Writer,
         source: Source,
         list: &List,
-        places: &mut Places,
+        group_ids: &mut GroupIds,
         progress: &mut dyn FnMut(Step),
     ) -> Result<Imported, Error> {
         let mut imported = Imported::default();
@@ -453,7 +460,7 @@ impl Intake<'_> {
         let addresses = &mut addresses;
         std::thread::scope(|scope| {
             let thread = scope.spawn(move || {
-                match reading.read(list, addresses, places, &batches) {
+                match reading.read(list, addresses, group_ids, &batches) {
                     Ok(n_left_out) => n_left_out,
                     Err(error) => {
                         // If nobody listens any more, they know of an error of their own.
@@ -604,7 +611,7 @@ impl SecondReading<'_> {
         &self,
         list: &List,
         addresses: &mut Addresses,
-        places: &mut Places,
+        group_ids: &mut GroupIds,
         batches: &SyncSender<Result<Batch, Error>>,
     ) -> Result<u64, Error> {
         let mut batch = Batch::new();
@@ -627,11 +634,11 @@ impl SecondReading<'_> {
             } else {
                 addresses.is_known[position] = true;
                 let facts = &mut batch.facts;
-                let (host, group) = place(
+                let (host, group) = groups_of(
                     &url,
                     listed.group.as_deref(),
                     self.intake.groups,
-                    places,
+                    group_ids,
                     facts,
                 )?;
                 let id = self.numbers.element()?;
@@ -712,19 +719,19 @@ fn write(
 
 /// The groups of an address. A group of one's own takes the place of directories, within
 /// the group that limits are keyed on.
-fn place(
+fn groups_of(
     url: &Url,
     own: Option<&str>,
     rules: &[GroupRule],
-    places: &mut Places,
+    group_ids: &mut GroupIds,
     facts: &mut Vec<Fact>,
 ) -> Result<(springtide_store::GroupId, springtide_store::GroupId), Error> {
     let path = group_of(url, rules);
     let found = match own {
-        Some(own) => places.find(&path.key, std::iter::once(own), facts),
+        Some(own) => group_ids.find(&path.key, std::iter::once(own), facts),
         None => {
             let directories = path.directories.iter().map(String::as_str);
-            places.find(&path.key, directories, facts)
+            group_ids.find(&path.key, directories, facts)
         }
     };
     Ok(found?)
@@ -780,7 +787,7 @@ fn regroup(store: &mut dyn Writer, rules: &[GroupRule], notes: &mut Notes) -> Re
     let is_search = |source: &Source| source.kind == SourceKind::Search;
     let sources = store.sources()?.into_iter().filter(is_search);
     let searches: Vec<SourceId> = sources.map(|source| source.id).collect();
-    let mut places = Places::read(store)?;
+    let mut group_ids = GroupIds::read(store)?;
     let mut walk = Walk::new(None, BATCH);
     while let Some(page) = walk.next(store)? {
         let mut facts = Vec::new();
@@ -802,7 +809,7 @@ fn regroup(store: &mut dyn Writer, rules: &[GroupRule], notes: &mut Notes) -> Re
                 }
             }
             let inner = inner.into_iter().rev();
-            let (host, group) = places.find(&key, inner, &mut facts)?;
+            let (host, group) = group_ids.find(&key, inner, &mut facts)?;
             if (host, group) != (kept.element.host, kept.element.group) {
                 facts.push(Fact::Element(Element {
                     host,

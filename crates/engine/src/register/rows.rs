@@ -7,7 +7,7 @@ use springtide_store::{
     Element, Fact, Failure, FailureKind, Kept, Moment, Role, Source, Totals, Walk, Writer,
 };
 
-use super::{BATCH, Error, Note, Notes, Places, Registered, Stamp, bring_back, leave_out};
+use super::{BATCH, Error, GroupIds, Note, Notes, Registered, Stamp, bring_back, leave_out};
 use crate::search::rows::{FileRow, FileRows, RowsError};
 use crate::settings::{RowWeight, SourceSettings};
 use crate::table::Range;
@@ -33,11 +33,11 @@ pub(super) fn add_table(
     store: &mut dyn Writer,
     wanted: &SourceSettings,
     mut source: Source,
-    places: &mut Places,
+    group_ids: &mut GroupIds,
     mut facts: Vec<Fact>,
 ) -> Result<Source, Error> {
     let own = table_group(&wanted.name);
-    let (host, group) = places.find(&own, std::iter::once("0"), &mut facts)?;
+    let (host, group) = group_ids.find(&own, std::iter::once("0"), &mut facts)?;
     source.totals.n_elements = 1;
     source.totals.n_new = 1;
     facts.push(Fact::Source(source.clone()));
@@ -62,11 +62,11 @@ pub(super) fn add_search(
     store: &mut dyn Writer,
     wanted: &SourceSettings,
     source: Source,
-    places: &mut Places,
+    group_ids: &mut GroupIds,
     mut facts: Vec<Fact>,
 ) -> Result<Source, Error> {
     let own = search_group(&wanted.name);
-    let (host, group) = places.find(&own, std::iter::empty(), &mut facts)?;
+    let (host, group) = group_ids.find(&own, std::iter::empty(), &mut facts)?;
     facts.push(Fact::Source(source.clone()));
     facts.push(Fact::Element(Element {
         id: store.numbers().element()?,
@@ -95,7 +95,7 @@ impl FollowedRows<'_> {
         &self,
         store: &mut dyn Writer,
         source: &Source,
-        places: &mut Places,
+        group_ids: &mut GroupIds,
         notes: &mut Notes,
         registered: &mut Registered,
     ) -> Result<(), Error> {
@@ -117,7 +117,7 @@ impl FollowedRows<'_> {
         }
         let failure = match FileRows::read(self.path).and_then(|file| self.check(file)) {
             Ok(file) => {
-                self.take(store, source, file, places, registered)?;
+                self.take(store, source, file, group_ids, registered)?;
                 notes.set(source.id, Note { stamp, weight });
                 None
             }
@@ -172,7 +172,7 @@ impl FollowedRows<'_> {
         store: &mut dyn Writer,
         source: &Source,
         file: FileRows,
-        places: &mut Places,
+        group_ids: &mut GroupIds,
         registered: &mut Registered,
     ) -> Result<(), Error> {
         let mut rows: BTreeMap<String, FileRow> = BTreeMap::new();
@@ -199,7 +199,7 @@ impl FollowedRows<'_> {
         for some in new.chunks(BATCH) {
             let mut facts = Vec::new();
             let own = search_group(&self.wanted.name);
-            let (host, group) = places.find(&own, std::iter::empty(), &mut facts)?;
+            let (host, group) = group_ids.find(&own, std::iter::empty(), &mut facts)?;
             for row in some {
                 facts.push(Fact::Element(Element {
                     id: numbers.element()?,

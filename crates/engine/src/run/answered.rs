@@ -13,7 +13,7 @@ use super::Engine;
 use super::conclude::SharedAnswer;
 use super::search::search_id;
 use crate::event::Event;
-use crate::keep::{HowFound, kept_out};
+use crate::keep::{Finding, kept_out};
 use crate::poll::{Done, Job, PollResult};
 use crate::register::search_group;
 use crate::search::AskedPage;
@@ -29,12 +29,12 @@ impl Engine {
         if let Some(search) = &done.job.search {
             self.agenda.search_over(&search.poll.request);
         }
-        match seen.sight {
-            HowFound::Here(_) | HowFound::NotThere => {
+        match seen.finding {
+            Finding::Here(_) | Finding::NotThere => {
                 self.answered(source, done.job.begun_at, now.max(at));
             }
-            HowFound::NotModified => {}
-            HowFound::KeptOut(..) => {
+            Finding::NotModified => {}
+            Finding::KeptOut(..) => {
                 if let Some(decisions) = self.decisions(source) {
                     decisions.hold(id, ROBOTS_HOLD, clock::time(now));
                 }
@@ -43,18 +43,18 @@ impl Engine {
                     return Ok(());
                 }
             }
-            HowFound::Failed(failure) => {
+            Finding::Failed(failure) => {
                 let message = format!("the row {locator:?}: {}", failure.message);
                 self.refused(&done.job, failure.kind, (message, at), now);
             }
         }
         let is_asked = self.conclude_element(&seen, now)?;
         self.progress.n_polls += u64::from(is_asked);
-        let is_here = matches!(seen.sight, HowFound::Here(_));
+        let is_here = matches!(seen.finding, Finding::Here(_));
         let is_out = !is_here && self.is_gone(id)?;
         let decisions = self.agenda.search_mut(search_id(source));
         if let (Some(search), Some(decisions)) = (self.searches.get_mut(&source), decisions) {
-            if let HowFound::Here(sighting) = seen.sight {
+            if let Finding::Here(sighting) = seen.finding {
                 search.polled(decisions, (id, locator), sighting.news.as_deref(), at);
             } else if is_out {
                 decisions.out(id);
@@ -388,7 +388,7 @@ impl Engine {
         }
         let weight = settings.weight;
         let scheduler = self.agenda.scheduler_mut();
-        let (host, group) = self.ledger.place(&key, &[], scheduler)?;
+        let (host, group) = self.ledger.groups_of(&key, &[], scheduler)?;
         let kept = self.ledger.add(Element {
             id: ElementId(0),
             source,

@@ -354,7 +354,7 @@ impl Engine {
             ..
         } = group_of(url, &self.settings.groups);
         let scheduler = self.agenda.scheduler_mut();
-        let (host, _) = self.ledger.place(&key, &[], scheduler)?;
+        let (host, _) = self.ledger.groups_of(&key, &[], scheduler)?;
         if !has_rule && !self.shared_hosts.contains(&host) {
             // A host that only search sources ask goes by what their quotas say of it.
             let asks_it = |state: &&SourceState| asks(state, url);
@@ -370,7 +370,7 @@ impl Engine {
     }
 
     /// The outermost and the innermost group of an address.
-    pub(super) fn place(&mut self, url: &Url) -> Result<(GroupId, GroupId), Error> {
+    pub(super) fn groups_of(&mut self, url: &Url) -> Result<(GroupId, GroupId), Error> {
         let GroupPath {
             key,
             directories,
@@ -379,10 +379,10 @@ impl Engine {
             ..
         } = group_of(url, &self.settings.groups);
         let scheduler = self.agenda.scheduler_mut();
-        let place = self.ledger.place(&key, &directories, scheduler)?;
-        self.shared_hosts.insert(place.0);
-        self.agenda.gate_mut().set_limit(place.0, gap, concurrency);
-        Ok(place)
+        let groups = self.ledger.groups_of(&key, &directories, scheduler)?;
+        self.shared_hosts.insert(groups.0);
+        self.agenda.gate_mut().set_limit(groups.0, gap, concurrency);
+        Ok(groups)
     }
 }
 

@@ -17,7 +17,7 @@ use super::begin::{Address, fail};
 use super::conclude::member;
 use crate::event::{Event, Polled};
 use crate::fetch::FetchFailure;
-use crate::keep::{self, HowFound, Seen};
+use crate::keep::{self, Finding, Seen};
 use crate::poll::{Done, PollResult};
 use crate::register::table_group;
 use crate::settings::TableSettings;
@@ -173,7 +173,8 @@ impl Engine {
     ) -> Result<(springtide_policy::GroupId, springtide_policy::GroupId), Error> {
         let range = format!("{}", n_blocks / PER_GROUP);
         let scheduler = self.agenda.scheduler_mut();
-        self.ledger.place(&table_group(name), &[range], scheduler)
+        self.ledger
+            .groups_of(&table_group(name), &[range], scheduler)
     }
 
     /// Sees that there is a cursor where one is wanted, and none where not.
@@ -448,7 +449,7 @@ impl Engine {
         }
         let seen = Seen {
             before: &before,
-            sight: HowFound::Here(&sighting),
+            finding: Finding::Here(&sighting),
             ..done.seen()
         };
         self.conclude_element(&seen, now)?;

@@ -12,7 +12,7 @@ use super::begin::purpose_of;
 use super::listed::{NamedElement, ToAdd};
 use super::listings::not_whole;
 use crate::event::{Event, Polled};
-use crate::keep::{self, Conclusion, HowFound, SchedulerUpdate, Seen};
+use crate::keep::{self, Conclusion, Finding, SchedulerUpdate, Seen};
 use crate::poll::Done;
 use crate::settings::SourceSettings;
 use crate::source::Sighting;
@@ -51,7 +51,7 @@ impl Engine {
         let Some(sighting) = sighting.filter(|_| is_newest) else {
             return Ok(None);
         };
-        let seen = answer.shows(kept, HowFound::Here(&sighting));
+        let seen = answer.shows(kept, Finding::Here(&sighting));
         self.conclude_element(&seen, now)?;
         Ok(Some(sighting))
     }
@@ -175,8 +175,8 @@ impl Engine {
             at: seen.at,
             seconds: clock::millis_between(seen.begun_at, seen.at) as f64 / 1000.0,
             status: seen.status,
-            n_bytes: match seen.sight {
-                HowFound::Here(sighting) => Some(sighting.n_bytes),
+            n_bytes: match seen.finding {
+                Finding::Here(sighting) => Some(sighting.n_bytes),
                 _ => None,
             },
             purpose: seen.purpose,
@@ -255,7 +255,7 @@ impl Engine {
         if was_move != moved_to.is_some()
             && let Ok(url) = fetch::locator(moved_to.as_ref().unwrap_or(&kept.element.locator))
         {
-            let (host, group) = self.place(&url)?;
+            let (host, group) = self.groups_of(&url)?;
             if host != kept.element.host {
                 (kept.element.host, kept.element.group) = (host, group);
             }
@@ -320,7 +320,7 @@ pub(super) struct SharedAnswer {
 
 impl SharedAnswer {
     /// What it shows of an element that it was not asked for.
-    pub(super) fn shows<'a>(&self, kept: &'a Kept, sight: HowFound<'a>) -> Seen<'a> {
+    pub(super) fn shows<'a>(&self, kept: &'a Kept, finding: Finding<'a>) -> Seen<'a> {
         Seen {
             before: kept,
             purpose: purpose_of(self.purpose, kept),
@@ -328,7 +328,7 @@ impl SharedAnswer {
             begun_at: self.begun_at,
             at: self.at,
             status: self.status,
-            sight,
+            finding,
             url: None,
             way: None,
             mentions: &[],

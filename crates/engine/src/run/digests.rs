@@ -8,7 +8,7 @@ use springtide_store::{ElementId, Kept, Moment, PollOutcome, Purpose, SourceId};
 use super::Engine;
 use super::conclude::SharedAnswer;
 use crate::event::{Event, Polled};
-use crate::keep::{HowFound, Seen};
+use crate::keep::{Finding, Seen};
 use crate::poll::Done;
 use crate::table::{Asked, KnownDigest, Range};
 use crate::{Error, clock};
@@ -121,7 +121,7 @@ impl Engine {
             }
             if let Some(digest) = same {
                 let kept = with_digest(kept, digest);
-                self.conclude_element(&answer.shows(&kept, HowFound::NotModified), now)?;
+                self.conclude_element(&answer.shows(&kept, Finding::NotModified), now)?;
             } else {
                 self.set_differs(kept.element.source, id);
                 let (group, at) = (Some(kept.element.host), clock::time(now));

@@ -82,7 +82,7 @@ impl Engine {
         }
         let (weight, key) = (settings.weight as f32, feed_group(&known.name));
         let scheduler = self.agenda.scheduler_mut();
-        let (host, group) = self.ledger.place(&key, &[], scheduler)?;
+        let (host, group) = self.ledger.groups_of(&key, &[], scheduler)?;
         let kept = self.ledger.add(Element {
             id: ElementId(0),
             source: feed.source,

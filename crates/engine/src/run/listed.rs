@@ -100,7 +100,7 @@ impl Engine {
                     }
                 }
                 (None, MentionKind::Added) if !is_full => {
-                    let (host, group) = self.place(&url)?;
+                    let (host, group) = self.groups_of(&url)?;
                     let kept = self.ledger.add(Element {
                         id: ElementId(0),
                         source: listed.source,

@@ -127,7 +127,7 @@ impl Feed {
                     let sighting = Sighting {
                         content_type: Some("application/json".to_owned()),
                         body: has_changed.then_some(id),
-                        sketch: self.lens.look(&body, Some("application/json")).sketch,
+                        sketch: self.lens.extract(&body, Some("application/json")).sketch,
                         n_bytes: body.len() as u64,
                         ..Sighting::unchanged(*blake3::hash(&body).as_bytes())
                     };

@@ -170,7 +170,7 @@ impl From<OwnSighting> for Reading {
 pub(crate) enum OwnSighting {
     /// Nothing: it has no copy of its own, and is polled for what it says of others.
     #[default]
-    Unsaid,
+    NoCopy,
     /// It is as it was, says the server.
     NotModified,
     /// Here it is.

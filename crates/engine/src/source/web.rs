@@ -26,11 +26,11 @@ impl Protocol for Web {
         }
         let answer = answered.answer;
         let content_type = answer.content_type.as_deref();
-        let look = self.lens.look(&answer.body, content_type);
+        let extract = self.lens.extract(&answer.body, content_type);
         let before = answered.kept.copy.as_ref();
         let has_changed = answered.is_lost
-            || before.is_none_or(|copy| copy.digest != look.digest)
-                && !self.is_same_to_us(answered, look.digest);
+            || before.is_none_or(|copy| copy.digest != extract.digest)
+                && !self.is_same_to_us(answered, extract.digest);
         let mentions = if self.names_links && has_changed {
             let links = links(&answer.body, content_type, answered.url);
             links
@@ -45,8 +45,8 @@ impl Protocol for Web {
             Vec::new()
         };
         let sighting = Sighting {
-            sketch: look.sketch,
-            ..Sighting::of_answer(answered, look.digest, has_changed)?
+            sketch: extract.sketch,
+            ..Sighting::of_answer(answered, extract.digest, has_changed)?
         };
         Ok(Reading {
             own: OwnSighting::Here(Box::new(sighting)),
@@ -66,6 +66,6 @@ impl Web {
         let found = answered.answer.content_type.as_deref();
         let content_type = copy.content_type.as_deref().or(found);
         let body = answered.bodies.get(copy.body);
-        body.is_ok_and(|body| self.lens.look(&body, content_type).digest == digest)
+        body.is_ok_and(|body| self.lens.extract(&body, content_type).digest == digest)
     }
 }

@@ -17,7 +17,7 @@ use crate::fetch::FetchFailure;
 
 /// Where a database is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum DatabaseAddress {
     /// A file of SQLite.
     Sqlite(PathBuf),
     /// A server of PostgreSQL, by its address without a password.
@@ -26,7 +26,7 @@ pub enum Place {
     MySql(String),
 }
 
-impl Place {
+impl DatabaseAddress {
     pub(crate) fn dialect(&self) -> Dialect {
         match self {
             Self::Sqlite(_) => Dialect::Sqlite,
@@ -150,14 +150,17 @@ pub(crate) enum Database {
 }
 
 impl Database {
-    pub(crate) async fn open(place: &Place, login: &Login) -> Result<Self, FetchFailure> {
-        Ok(match place {
-            Place::Sqlite(path) => {
+    pub(crate) async fn open(
+        address: &DatabaseAddress,
+        login: &Login,
+    ) -> Result<Self, FetchFailure> {
+        Ok(match address {
+            DatabaseAddress::Sqlite(path) => {
                 let open = || sqlite::File::open(path, login.timeout);
                 Self::Sqlite(blocking(open)?)
             }
-            Place::Postgres(_) => Self::Postgres(postgres::Session::open(login).await?),
-            Place::MySql(_) => Self::MySql(mysql::Session::open(login).await?),
+            DatabaseAddress::Postgres(_) => Self::Postgres(postgres::Session::open(login).await?),
+            DatabaseAddress::MySql(_) => Self::MySql(mysql::Session::open(login).await?),
         })
     }
 

@@ -397,11 +397,11 @@ pub(super) fn text(value: Value) -> Option<String> {
 /// the latest counting most.
 #[derive(Debug, Default)]
 pub(super) struct Costs {
-    seen: Mutex<Seen>,
+    seen: Mutex<SecondsPerRow>,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
-struct Seen {
+struct SecondsPerRow {
     reading: Option<f64>,
     digest: Option<f64>,
     n_readings: u32,
@@ -426,7 +426,12 @@ impl Costs {
         self.note(n_rows, took, |seen| &mut seen.digest);
     }
 
-    fn note(&self, n_rows: usize, took: Duration, which: fn(&mut Seen) -> &mut Option<f64>) {
+    fn note(
+        &self,
+        n_rows: usize,
+        took: Duration,
+        which: fn(&mut SecondsPerRow) -> &mut Option<f64>,
+    ) {
         if n_rows == 0 {
             return;
         }

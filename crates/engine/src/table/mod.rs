@@ -36,7 +36,7 @@ pub(crate) use batch::{Batch, ValueRef};
 pub(crate) use block::{BlockSize, Cut, Range, cut, order};
 pub(crate) use copy::{CopiedBlock, CopyFile, FirstRows, RowChange, Update, difference};
 pub(crate) use cursor::{CursorRead, CursorState};
-pub use database::{AvailableTable, Found, FoundSize, Place};
+pub use database::{AvailableTable, DatabaseAddress, Found, FoundSize};
 pub(crate) use database::{Database, Login, Pool, RowAnswer};
 pub use reader::{ColumnKind, CopyError, CopyReader, RowLogged};
 pub use statement::Relation;
@@ -169,7 +169,7 @@ impl Table {
     }
 
     fn dialect(&self) -> Dialect {
-        self.settings.place.dialect()
+        self.settings.address.dialect()
     }
 
     async fn connect(&self) -> Result<(Database, Shape), FetchFailure> {
@@ -177,7 +177,7 @@ impl Table {
             return Ok(open);
         }
         let settings = &self.settings;
-        let mut database = Database::open(&settings.place, &self.login()).await?;
+        let mut database = Database::open(&settings.address, &self.login()).await?;
         let shape = look(settings, &mut database).await?;
         Ok((database, shape))
     }
@@ -604,9 +604,9 @@ pub(crate) const CONTENT_TYPE: &str = "application/x-ndjson";
 
 fn login(settings: &TableSettings, contact: Option<String>) -> Login {
     Login {
-        url: match &settings.place {
-            Place::Postgres(url) | Place::MySql(url) => url.clone(),
-            Place::Sqlite(_) => String::new(),
+        url: match &settings.address {
+            DatabaseAddress::Postgres(url) | DatabaseAddress::MySql(url) => url.clone(),
+            DatabaseAddress::Sqlite(_) => String::new(),
         },
         password: settings.password.0.clone(),
         timeout: settings.timeout,
@@ -636,7 +636,7 @@ pub(crate) async fn poll(job: Job, ask: TableJob, context: PollContext) {
     fail_point("answered");
     let found = read.map(|read| {
         let own = match &read {
-            TableRead::Block(_) | TableRead::Digests(_) => OwnSighting::Unsaid,
+            TableRead::Block(_) | TableRead::Digests(_) => OwnSighting::NoCopy,
             TableRead::Cursor(read) => OwnSighting::Here(Box::new(read.sighting())),
         };
         PollResult::Read(Box::new(Reading {
@@ -664,7 +664,7 @@ pub(crate) fn limit_of(
     rules: &[GroupRule],
 ) -> (springtide_policy::Span, u32) {
     let default = springtide_policy::Span::days(1.0 / (PER_SECOND * 86_400.0)).expect("a gap");
-    let host = settings.place.host();
+    let host = settings.address.host();
     let url = host.and_then(|host| url::Url::parse(&format!("http://{host}/")).ok());
     match url.map(|url| group_of(&url, rules)) {
         Some(path) if path.has_rule => (path.gap, path.concurrency),
@@ -686,7 +686,7 @@ pub async fn tables(
     contact: Option<String>,
 ) -> Result<Vec<AvailableTable>, FetchFailure> {
     let login = login(settings, contact);
-    let mut database = Database::open(&settings.place, &login).await?;
+    let mut database = Database::open(&settings.address, &login).await?;
     database.tables().await
 }
 
@@ -699,7 +699,7 @@ pub async fn inspect(
     contact: Option<String>,
 ) -> Result<Found, FetchFailure> {
     let login = login(settings, contact);
-    let mut database = Database::open(&settings.place, &login).await?;
+    let mut database = Database::open(&settings.address, &login).await?;
     let shape = look(settings, &mut database).await?;
     let size = database.size(&settings.relation).await?;
     Ok(Found {

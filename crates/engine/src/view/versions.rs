@@ -108,7 +108,7 @@ impl Versions {
     pub fn text(&self, version: u64, bodies: &Bodies<Reading>) -> Result<String, VersionsError> {
         let body = self.body(version, bodies)?;
         let content_type = self.get(version)?.content_type.as_deref();
-        Ok(self.lens.look(&body, content_type).text)
+        Ok(self.lens.extract(&body, content_type).text)
     }
 
     /// What changed from one version to another: hunks of a unified diff, without its

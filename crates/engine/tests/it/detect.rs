@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use springtide_engine::detect::{Lens, Sight, diff, size_of_change};
+use springtide_engine::detect::{Extract, Lens, diff, size_of_change};
 
 use crate::cost::cpu_time;
 
@@ -13,8 +13,8 @@ fn lens(keep: &[&str], drop: &[&str]) -> Lens {
     Lens::new(&owned(keep), &owned(drop)).unwrap()
 }
 
-fn see(page: &str) -> Sight {
-    Lens::default().look(page.as_bytes(), Some("text/html; charset=utf-8"))
+fn see(page: &str) -> Extract {
+    Lens::default().extract(page.as_bytes(), Some("text/html; charset=utf-8"))
 }
 
 #[track_caller]
@@ -155,11 +155,11 @@ fn a_page_without_text_is_compared_by_its_bytes() {
 fn kept_parts_are_all_that_is_seen_each_once_in_their_order() {
     let page = "<title>T</title><div id=b>B <span class=x>inner</span></div><p>no</p>\
                 <p class=x>last</p><script type=j>1</script>";
-    let seen = lens(&[".x", "#b"], &[]).look(page.as_bytes(), Some("text/html"));
+    let seen = lens(&[".x", "#b"], &[]).extract(page.as_bytes(), Some("text/html"));
     assert_eq!(seen.text, "B inner\nlast\n");
-    let seen = lens(&["title, script[type=j]"], &[]).look(page.as_bytes(), Some("text/html"));
+    let seen = lens(&["title, script[type=j]"], &[]).extract(page.as_bytes(), Some("text/html"));
     assert_eq!(seen.text, "T\n1\n");
-    let seen = lens(&[".none"], &[]).look(page.as_bytes(), Some("text/html"));
+    let seen = lens(&[".none"], &[]).extract(page.as_bytes(), Some("text/html"));
     assert_eq!(seen.text, "");
 }
 
@@ -169,8 +169,11 @@ fn dropped_parts_are_dropped_before_all_else() {
     let page = |at: &str| {
         format!("<main>Text <time>{at}</time><p class=ad><b>{at}</b></p><p>more</p></main>")
     };
-    let one = lens.look(page("10:00").as_bytes(), Some("text/html"));
-    assert_eq!(one, lens.look(page("11:00").as_bytes(), Some("text/html")));
+    let one = lens.extract(page("10:00").as_bytes(), Some("text/html"));
+    assert_eq!(
+        one,
+        lens.extract(page("11:00").as_bytes(), Some("text/html"))
+    );
     assert_eq!(one.text, "Text\nmore\n");
 }
 
@@ -187,16 +190,16 @@ fn a_selector_that_is_none_is_named() {
 #[test]
 fn selectors_of_pages_and_pointers_of_json_do_not_meet() {
     let lens = lens(&["main", "/price"], &[".ad", "/price/currency"]);
-    let page = lens.look(b"<main>a<b class=ad>x</b></main>b", Some("text/html"));
+    let page = lens.extract(b"<main>a<b class=ad>x</b></main>b", Some("text/html"));
     assert_eq!(page.text, "a\n");
     let json = br#"{"seen": 1, "price": {"currency": "EUR", "amount": 1.50}}"#;
-    let json = lens.look(json, Some("application/vnd.api+json; charset=utf-8"));
+    let json = lens.extract(json, Some("application/vnd.api+json; charset=utf-8"));
     assert_eq!(json.text, "{\n \"price\": {\n  \"amount\": 1.5\n }\n}\n");
 }
 
 #[test]
 fn the_kind_is_what_is_said_or_what_it_looks_like() {
-    let look = |body: &[u8], content_type| Lens::default().look(body, content_type).text;
+    let look = |body: &[u8], content_type| Lens::default().extract(body, content_type).text;
     assert_eq!(look(b" <!doctype HTML><p>a", None), "a\n");
     assert_eq!(look(b" {\"a\":1}", None), "{\n \"a\": 1\n}\n");
     assert_eq!(look(b"<p>a", Some("text/plain")), "<p>a");
@@ -212,7 +215,7 @@ fn the_kind_is_what_is_said_or_what_it_looks_like() {
 
 #[test]
 fn json_is_the_same_however_it_is_written() {
-    let look = |body: &str| Lens::default().look(body.as_bytes(), Some("application/json"));
+    let look = |body: &str| Lens::default().extract(body.as_bytes(), Some("application/json"));
     let one = look(r#"{"a":[1,2.0],"b":"x"}"#);
     assert_eq!(
         one,
@@ -279,8 +282,8 @@ fn hostile_pages_cost_little() {
     let chosen = lens(&["b", ".x p"], &["i", "div > div .y"]);
     for (name, page) in pages {
         let taken = cpu_time(|| {
-            Lens::default().look(page.as_bytes(), Some("text/html"));
-            chosen.look(page.as_bytes(), Some("text/html"));
+            Lens::default().extract(page.as_bytes(), Some("text/html"));
+            chosen.extract(page.as_bytes(), Some("text/html"));
         });
         // A hundred times what a page of this size takes here would be a quarter of a
         // minute.
@@ -299,12 +302,12 @@ fn selectors_that_look_at_siblings_cost_little() {
         ":not(b ~ i)",
     ] {
         let taken = cpu_time(|| {
-            lens(&[], &[selector]).look(page.as_bytes(), Some("text/html"));
-            lens(&[], &[selector]).look(small.as_bytes(), Some("text/html"));
+            lens(&[], &[selector]).extract(page.as_bytes(), Some("text/html"));
+            lens(&[], &[selector]).extract(small.as_bytes(), Some("text/html"));
         });
         assert!(taken < Duration::from_secs(5), "{selector}: {taken:?}");
     }
-    let seen = lens(&[], &["b ~ i"]).look(small.as_bytes(), Some("text/html"));
+    let seen = lens(&[], &["b ~ i"]).extract(small.as_bytes(), Some("text/html"));
     assert_eq!(seen.text, "x\n");
 }
 
@@ -324,7 +327,7 @@ fn hostile_json_costs_little() {
     let layers = "{\"b\":1,\"a\":".repeat(120) + &"[".repeat(0) + "1" + &"}".repeat(120);
     for json in [&deep, &shallow, &layers] {
         let taken = cpu_time(|| {
-            Lens::default().look(json.as_bytes(), Some("application/json"));
+            Lens::default().extract(json.as_bytes(), Some("application/json"));
         });
         assert!(taken < Duration::from_secs(5), "{taken:?}");
     }
@@ -376,8 +379,8 @@ proptest! {
         ]),
     ) {
         let lens = lens(&[], &[".a", "/a"]);
-        prop_assert_eq!(lens.look(&body, content_type), lens.look(&body, content_type));
-        lens_with_keep().look(&body, content_type);
+        prop_assert_eq!(lens.extract(&body, content_type), lens.extract(&body, content_type));
+        lens_with_keep().extract(&body, content_type);
     }
 
     #[test]
@@ -393,7 +396,7 @@ proptest! {
         let page = tags.concat();
         let seen = see(&page);
         prop_assert_eq!(&seen, &see(&page));
-        lens_with_keep().look(page.as_bytes(), Some("text/html"));
+        lens_with_keep().extract(page.as_bytes(), Some("text/html"));
     }
 
     #[test]
@@ -434,15 +437,15 @@ proptest! {
             let article = article(&words);
             format!("<div class='gone x'>{text}</div>{article}<p>a <time>{text}</time> b</p>")
         };
-        let before = lens.look(make(&one).as_bytes(), Some("text/html"));
-        let after = lens.look(make(&other).as_bytes(), Some("text/html"));
+        let before = lens.extract(make(&one).as_bytes(), Some("text/html"));
+        let after = lens.extract(make(&other).as_bytes(), Some("text/html"));
         prop_assert_eq!(before, after);
     }
 
     #[test]
     fn sizes_of_changes_are_shares(one in words(), other in words()) {
         let sketch = |words: &[String]| {
-            Lens::default().look(words.join(" ").as_bytes(), Some("text/plain")).sketch
+            Lens::default().extract(words.join(" ").as_bytes(), Some("text/plain")).sketch
         };
         let (one, other) = (sketch(&one), sketch(&other));
         let size = size_of_change(&one, &other);

@@ -243,7 +243,7 @@ fn answer(status: u16, location: Option<&str>, body: &str) -> Result<Answer, Fet
         location: location.map(str::to_owned),
         body: body.to_owned().into(),
         is_cut: false,
-        place: None,
+        large_body_permit: None,
         asked_at: SystemTime::now(),
         answered_at: SystemTime::now(),
     })

@@ -10,7 +10,7 @@ use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, params};
 use springtide_engine::Settings;
 use springtide_engine::settings::{Password, TableSettings};
-use springtide_engine::table::{CopyReader, Place, Relation, RowLogged};
+use springtide_engine::table::{CopyReader, DatabaseAddress, Relation, RowLogged};
 use springtide_engine::view::TrustView;
 use springtide_store::{ElementId, FailureKind, Reader, Role, SourceKind, Sqlite, State};
 
@@ -35,7 +35,7 @@ impl Project {
         let mut settings = settings(&[("shop", SourceKind::Table, "sqlite:shop.db".to_owned())]);
         settings.groups.clear();
         let mut table = TableSettings {
-            place: Place::Sqlite(shop),
+            address: DatabaseAddress::Sqlite(shop),
             relation: Relation::Table(vec![table.to_owned()]),
             password: Password(None),
             key: Vec::new(),

@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use rusqlite::{Connection, params};
 use springtide_engine::settings::{Password, PolicyName, TableSettings};
-use springtide_engine::table::{CopyReader, Place, Relation};
+use springtide_engine::table::{CopyReader, DatabaseAddress, Relation};
 use springtide_store::SourceKind;
 
 use crate::run::settings;
@@ -207,7 +207,7 @@ async fn kept_by(policy: PolicyName, cursor: Option<&str>, history: &[Happening]
     settings.budget.audit = 0.0;
     let copy = folder.path().join("copy.db");
     settings.sources[0].table = Some(TableSettings {
-        place: Place::Sqlite(shop),
+        address: DatabaseAddress::Sqlite(shop),
         relation: Relation::Table(vec!["orders".to_owned()]),
         password: Password(None),
         key: Vec::new(),

@@ -5,22 +5,22 @@ use std::hash::{BuildHasher, RandomState};
 
 use springtide_store::{Error, Fact, Group, GroupId, Numbers, Writer};
 
-/// Groups by where they are, in a few bytes each.
+/// The numbers of groups by their paths, in a few bytes each.
 ///
 /// Outermost groups, on which politeness depends, are known by their names. Of the
 /// rest, of which there may be millions, only a keyed hash of parent and name is kept:
 /// that two collide is as good as impossible, and would make one group of two
 /// directories.
-pub(crate) struct Places {
+pub(crate) struct GroupIds {
     outermost: HashMap<String, GroupId>,
     inner: HashMap<u64, GroupId>,
     hash: RandomState,
     numbers: Numbers,
 }
 
-impl Places {
+impl GroupIds {
     pub(crate) fn read(store: &dyn Writer) -> Result<Self, Error> {
-        let mut places = Self {
+        let mut group_ids = Self {
             outermost: HashMap::new(),
             inner: HashMap::new(),
             hash: RandomState::new(),
@@ -29,15 +29,15 @@ impl Places {
         for group in store.groups()? {
             match group.parent {
                 None => {
-                    places.outermost.insert(group.name, group.id);
+                    group_ids.outermost.insert(group.name, group.id);
                 }
                 Some(parent) => {
-                    let key = places.hash.hash_one((parent, &*group.name));
-                    places.inner.insert(key, group.id);
+                    let key = group_ids.hash.hash_one((parent, &*group.name));
+                    group_ids.inner.insert(key, group.id);
                 }
             }
         }
-        Ok(places)
+        Ok(group_ids)
     }
 
     /// The outermost and the innermost group of a path, and what has to be written
