@@ -102,7 +102,7 @@ struct History {
 
 impl History {
     fn read(input: &Input, talk: Talk) -> Outcome<Self> {
-        let mut rows = Rows::default();
+        let mut rows = PollRows::default();
         let reading = talk.progress("reading", input.n_rows());
         input.read(&COLUMNS, &reading, |batch| rows.take(input, &batch))?;
         drop(reading);
@@ -162,7 +162,7 @@ impl History {
 
 /// Polls as they come in.
 #[derive(Default)]
-struct Rows {
+struct PollRows {
     numbers: HashMap<String, u32>,
     ids: Texts,
     group_numbers: HashMap<String, u32>,
@@ -173,7 +173,7 @@ struct Rows {
     polls: Vec<Observation>,
 }
 
-impl Rows {
+impl PollRows {
     fn take(&mut self, input: &Input, batch: &Batch) -> Outcome<()> {
         let (Some(ids), Some(changed)) = (batch.texts(0), batch.numbers(2)) else {
             return Ok(());

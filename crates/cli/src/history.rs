@@ -114,11 +114,11 @@ impl History {
                     "a history is a folder with sites.csv, pages.csv and changes.csv, plain or .gz",
                 ));
         }
-        let mut reading = Reading::default();
-        reading.sites(&table(folder, "sites")?, talk)?;
-        reading.pages(&table(folder, "pages")?, talk)?;
-        reading.changes(&table(folder, "changes")?, talk)?;
-        let history = reading.history;
+        let mut reader = HistoryReader::default();
+        reader.sites(&table(folder, "sites")?, talk)?;
+        reader.pages(&table(folder, "pages")?, talk)?;
+        reader.changes(&table(folder, "changes")?, talk)?;
+        let history = reader.history;
         talk.explain(format!(
             "{} pages and {} changes in {} hours",
             count(history.pages.len()),
@@ -196,7 +196,7 @@ fn table(folder: &Path, name: &str) -> Outcome<Input> {
 
 /// A history on its way in.
 #[derive(Default)]
-struct Reading {
+struct HistoryReader {
     history: History,
     /// The group of each site, the line that names it, and its pages so far.
     sites: HashMap<String, Site>,
@@ -231,7 +231,7 @@ fn refuse(input: &Input, cause: String, hint: &str) -> Failure {
         .hint(hint)
 }
 
-impl Reading {
+impl HistoryReader {
     fn sites(&mut self, input: &Input, talk: Talk) -> Outcome<()> {
         let reading = talk.progress("reading sites", None);
         input.read(&SITES, &reading, |batch| {

@@ -11,6 +11,7 @@ use springtide_store::{Fact, Reader, Robots, RobotsAnswer, SourceKind, Sqlite, W
 use url::Url;
 
 use crate::clock::{self, Clock};
+use crate::clock_step;
 use crate::fetch::{
     self, Answer, Client, FailureKind, FetchFailure, GroupPath, HttpRequest, Overflow, RobotsRules,
     group_of, robots,
@@ -18,7 +19,6 @@ use crate::fetch::{
 use crate::permits::{self, Permits};
 use crate::poll::verdict;
 use crate::register::GroupIds;
-use crate::set_clock;
 use crate::settings::Settings;
 use crate::source::feed::parse_feed;
 use crate::source::links::links;
@@ -82,7 +82,7 @@ pub async fn inspect(
 ) -> Result<Result<Inspection, FetchFailure>, Error> {
     let Outside { clock, wire, seed } = outside;
     let mut store = Sqlite::create_or_open(folder.join(".springtide"))?;
-    set_clock::account_for(&mut store, &clock)?;
+    clock_step::account_for(&mut store, &clock)?;
     let (mut gate, mut permits) = (Gate::default(), Permits::default());
     for host in store.hosts()? {
         permits::recall(&mut gate, &mut permits, &host, clock.now());

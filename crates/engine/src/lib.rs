@@ -13,6 +13,7 @@
 mod blocking;
 mod choose;
 pub mod clock;
+mod clock_step;
 pub mod detect;
 mod event;
 mod fail_point;
@@ -33,7 +34,6 @@ pub mod register;
 pub mod retain;
 mod run;
 pub mod search;
-mod set_clock;
 pub mod settings;
 pub mod source;
 pub mod table;

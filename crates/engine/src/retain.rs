@@ -10,7 +10,7 @@ use springtide_policy::Span;
 use springtide_store::{Change, ChangeFilter, Fact, Moment, Reader, Source, SourceId};
 
 use crate::Error;
-pub use crate::set_clock::Present;
+pub use crate::clock_step::TrustedNow;
 use crate::settings::{Retain, Settings};
 
 /// A pass over all that is kept.
@@ -80,7 +80,7 @@ impl Retention {
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub fn step(&mut self, store: &dyn Reader, now: &Present) -> Result<Step, Error> {
+    pub fn step(&mut self, store: &dyn Reader, now: &TrustedNow) -> Result<Step, Error> {
         if !self.is_any() {
             return Ok(Step::Over(Vec::new()));
         }
@@ -119,7 +119,7 @@ impl Retention {
         &self,
         change: &Change,
         store: &dyn Reader,
-        now: &Present,
+        now: &TrustedNow,
     ) -> Result<Option<Fact>, Error> {
         let Some(rule) = self.rules.get(&change.source) else {
             return Ok(None);
@@ -149,7 +149,7 @@ impl Retention {
     }
 }
 
-fn is_older(at: Moment, span: Span, now: &Present) -> bool {
+fn is_older(at: Moment, span: Span, now: &TrustedNow) -> bool {
     let millis = span.as_days() * 86_400_000.0;
     now.age(at) as f64 > millis
 }

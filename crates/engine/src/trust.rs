@@ -73,7 +73,7 @@ struct CursorCounts {
 /// All that is counted of a source.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-struct OfSource {
+struct SourceCounts {
     hints: BTreeMap<HintKind, HintCounts>,
     etag: ValidatorCounts,
     last_modified: ValidatorCounts,
@@ -83,7 +83,7 @@ struct OfSource {
 /// What evidence has been worth, while it runs.
 #[derive(Debug, Default)]
 pub(crate) struct Trust {
-    of: BTreeMap<u32, OfSource>,
+    of: BTreeMap<u32, SourceCounts>,
     /// When an element was first hinted at since its last poll, by kind.
     hinted: BTreeMap<ElementId, Vec<(HintKind, Moment)>>,
     is_unkept: bool,
@@ -92,7 +92,7 @@ pub(crate) struct Trust {
 
 /// What a poll showed, for what is counted here.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shown {
+pub(crate) struct PollEvidence {
     pub(crate) at: Moment,
     /// Whether it found a change, and of how long before, if that is known.
     pub(crate) has_changed: bool,
@@ -132,25 +132,25 @@ impl Trust {
     }
 
     /// An element was polled, and answered.
-    pub(crate) fn note_poll(&mut self, source: SourceId, id: ElementId, shown: Shown) {
+    pub(crate) fn note_poll(&mut self, source: SourceId, id: ElementId, evidence: PollEvidence) {
         let hinted = self.hinted.remove(&id);
         let Some(of) = self.of.get_mut(&source.0) else {
             return;
         };
         for (kind, counts) in &mut of.hints {
-            if shown.is_listing && *kind != HintKind::Push {
+            if evidence.is_listing && *kind != HintKind::Push {
                 continue;
             }
-            counts.n_changes += u64::from(shown.has_changed);
+            counts.n_changes += u64::from(evidence.has_changed);
             let hint = hinted.iter().flatten().find(|(known, _)| known == kind);
-            self.is_unkept |= shown.has_changed || hint.is_some();
+            self.is_unkept |= evidence.has_changed || hint.is_some();
             let Some((_, hinted_at)) = hint else {
                 continue;
             };
             counts.n += 1;
-            counts.n_true += u64::from(shown.has_changed);
-            if let Some(age) = shown.age_ms.filter(|_| shown.has_changed) {
-                let changed_at = shown.at.0.saturating_sub(age);
+            counts.n_true += u64::from(evidence.has_changed);
+            if let Some(age) = evidence.age_ms.filter(|_| evidence.has_changed) {
+                let changed_at = evidence.at.0.saturating_sub(age);
                 // A change after the hint is another than the one it told of.
                 if changed_at <= hinted_at.0 {
                     counts.delay_ms += (hinted_at.0 - changed_at) as f64;
@@ -202,7 +202,7 @@ impl Trust {
     }
 }
 
-fn read_note(store: &dyn Reader) -> Result<BTreeMap<u32, OfSource>, springtide_store::Error> {
+fn read_note(store: &dyn Reader) -> Result<BTreeMap<u32, SourceCounts>, springtide_store::Error> {
     let note = store.note(NOTE)?;
     let known = note.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     Ok(known.unwrap_or_default())
@@ -235,13 +235,13 @@ pub enum TrustView {
 }
 
 /// What evidence has been worth, by source and kind.
-pub type Trusts = BTreeMap<SourceId, BTreeMap<&'static str, TrustView>>;
+pub type TrustBySource = BTreeMap<SourceId, BTreeMap<&'static str, TrustView>>;
 
 /// What evidence has been worth for each source; of a kind that was never met, nothing.
 ///
 /// # Errors
 /// If the store cannot be read.
-pub fn trust(store: &dyn Reader) -> Result<Trusts, springtide_store::Error> {
+pub fn trust(store: &dyn Reader) -> Result<TrustBySource, springtide_store::Error> {
     let shown = read_note(store)?;
     let shown = shown
         .into_iter()
@@ -249,7 +249,7 @@ pub fn trust(store: &dyn Reader) -> Result<Trusts, springtide_store::Error> {
     Ok(shown.collect())
 }
 
-fn shown_of(of: &OfSource) -> BTreeMap<&'static str, TrustView> {
+fn shown_of(of: &SourceCounts) -> BTreeMap<&'static str, TrustView> {
     let mut shown = BTreeMap::new();
     let share = |n: u64, of: u64| (of > 0).then(|| n as f64 / of as f64);
     for (kind, counts) in &of.hints {
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn hints_are_worth_what_polls_after_them_showed() {
         let (source, mut trust) = (SourceId(3), Trust::default());
-        let shown = |at, has_changed, age_ms| Shown {
+        let shown = |at, has_changed, age_ms| PollEvidence {
             at: Moment(at),
             has_changed,
             is_listing: false,

@@ -55,16 +55,16 @@ pub(crate) struct App {
     bought: Cached<Bought>,
     /// What was computed has been forgotten.
     forgotten: Notify,
-    orders: Mutex<HashMap<OrderOf, KeptOrder>>,
+    orders: Mutex<HashMap<SortRequest, KeptOrder>>,
 }
 
 /// Elements that are in an order, and which order.
-pub(crate) type OrderOf = (Option<SourceId>, Option<State>, SortKey);
+pub(crate) type SortRequest = (Option<SourceId>, Option<State>, SortKey);
 /// Elements in an order, with what they are sorted by.
-pub(crate) type Order = Arc<Vec<(Rank, ElementId)>>;
+pub(crate) type SortedIds = Arc<Vec<(Rank, ElementId)>>;
 
 struct KeptOrder {
-    order: Order,
+    order: SortedIds,
     made_at: Instant,
     cost: Duration,
 }
@@ -164,11 +164,11 @@ impl App {
     /// Elements in an order. Of many, it takes a while to make, and is kept for a while.
     pub(crate) fn order(
         &self,
-        of: OrderOf,
+        request: SortRequest,
         make: impl FnOnce() -> Result<Vec<(Rank, ElementId)>, Problem>,
-    ) -> Result<Order, Problem> {
+    ) -> Result<SortedIds, Problem> {
         let orders = || self.orders.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kept) = orders().get(&of).filter(|kept| kept.is_good()) {
+        if let Some(kept) = orders().get(&request).filter(|kept| kept.is_good()) {
             return Ok(Arc::clone(&kept.order));
         }
         let begun = Instant::now();
@@ -181,7 +181,7 @@ impl App {
                 made_at: Instant::now(),
                 cost: begun.elapsed(),
             };
-            orders.insert(of, kept);
+            orders.insert(request, kept);
         }
         Ok(order)
     }

@@ -132,7 +132,7 @@ impl Link {
 
     /// Polls these next.
     pub(crate) async fn poll(&self, elements: Vec<ElementId>) -> Result<(), Problem> {
-        self.tell(&Order::Poll(elements)).await
+        self.tell(&Command::Poll(elements)).await
     }
 
     /// Somebody says that these changed at that moment.
@@ -141,12 +141,12 @@ impl Link {
         elements: Vec<ElementId>,
         changed_at: Moment,
     ) -> Result<(), Problem> {
-        self.tell(&Order::Hint(elements, changed_at)).await
+        self.tell(&Command::Hint(elements, changed_at)).await
     }
 
     /// What these listings list has changed.
     pub(crate) async fn hasten(&self, listings: Vec<ElementId>) -> Result<(), Problem> {
-        self.tell(&Order::Hasten(listings)).await
+        self.tell(&Command::Hasten(listings)).await
     }
 
     /// Keeps a note in the store.
@@ -155,7 +155,7 @@ impl Link {
         name: &'static str,
         bytes: Vec<u8>,
     ) -> Result<(), Problem> {
-        self.tell(&Order::Note(name, bytes)).await
+        self.tell(&Command::Note(name, bytes)).await
     }
 
     /// How the engine goes, unless it does not say so in time.
@@ -168,14 +168,14 @@ impl Link {
     }
 
     /// Tells the engine that runs, or the one that is about to.
-    async fn tell(&self, order: &Order) -> Result<(), Problem> {
+    async fn tell(&self, command: &Command) -> Result<(), Problem> {
         let mut states = self.state.subscribe();
         let told = async {
             loop {
                 let state = states.borrow_and_update().clone();
                 match state {
                     EngineState::Running(handle) => {
-                        if order.give(&handle).await {
+                        if command.send(&handle).await {
                             return Ok(());
                         }
                     }
@@ -199,16 +199,16 @@ impl Link {
 }
 
 /// Something that an engine is told.
-enum Order {
+enum Command {
     Poll(Vec<ElementId>),
     Hint(Vec<ElementId>, Moment),
     Hasten(Vec<ElementId>),
     Note(&'static str, Vec<u8>),
 }
 
-impl Order {
+impl Command {
     /// Whether it was taken.
-    async fn give(&self, handle: &Handle) -> bool {
+    async fn send(&self, handle: &Handle) -> bool {
         let given = match self {
             Self::Poll(elements) => handle.poll(elements.clone()).await,
             Self::Hint(elements, at) => handle.hint(elements.clone(), *at).await,

@@ -25,7 +25,7 @@ pub(crate) async fn metrics(State(app): State<Shared>) -> Result<Response<Body>,
             latest.first().copied()
         }
     };
-    let standing = Standing {
+    let standing = TargetAndHealth {
         target: app.current().target,
         is_ready: app.health.is_ready(&app).is_ok(),
     };
@@ -35,7 +35,7 @@ pub(crate) async fn metrics(State(app): State<Shared>) -> Result<Response<Body>,
 
 /// What is to be reached, and whether polls are made as far as they may be.
 #[derive(Clone, Copy)]
-struct Standing {
+struct TargetAndHealth {
     target: Target,
     is_ready: bool,
 }
@@ -44,7 +44,7 @@ fn written(
     status: &Status,
     counts: &Counts,
     last_poll_at: Option<Moment>,
-    Standing { target, is_ready }: Standing,
+    TargetAndHealth { target, is_ready }: TargetAndHealth,
 ) -> String {
     let mut text = Text::default();
     text.family(
@@ -260,7 +260,7 @@ mod tests {
                 freshness,
                 ..Target::default()
             };
-            let standing = Standing { target, is_ready };
+            let standing = TargetAndHealth { target, is_ready };
             written(&status, &Counts::default(), None, standing)
         };
         let missed = told(Some(0.9), false);

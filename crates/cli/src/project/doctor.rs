@@ -7,7 +7,7 @@ use serde::Serialize;
 use springtide_engine::Settings;
 use springtide_engine::clock::Clock;
 use springtide_engine::detect::Lens;
-use springtide_engine::retain::{Present, Retention, Step};
+use springtide_engine::retain::{Retention, Step, TrustedNow};
 use springtide_store::{
     Bodies, Error, Fact, Problem, Reader, Reading, Sqlite, Walk, Writer, examine,
 };
@@ -258,7 +258,7 @@ fn forget(
     findings: &mut Findings,
 ) -> Outcome<()> {
     let mut retention = retention(project, store, settings)?;
-    let now = present(store, findings)?;
+    let now = trusted_now(store, findings)?;
     loop {
         let step = retention.step(store, &now).map_err(broken)?;
         let (Step::Forget(facts) | Step::Over(facts)) = &step;
@@ -279,9 +279,9 @@ fn retention(project: &Project, store: &dyn Reader, settings: &Settings) -> Outc
 }
 
 /// The present, by which it is told what is too old.
-fn present(store: &dyn Reader, findings: &mut Findings) -> Outcome<Present> {
-    let now = Present::beside(store, &Clock::system()).map_err(broken)?;
-    findings.clock_ahead_seconds = now.doubted_by().map(|millis| millis as f64 / 1000.0);
+fn trusted_now(store: &dyn Reader, findings: &mut Findings) -> Outcome<TrustedNow> {
+    let now = TrustedNow::beside(store, &Clock::system()).map_err(broken)?;
+    findings.clock_ahead_seconds = now.ahead_by().map(|millis| millis as f64 / 1000.0);
     Ok(now)
 }
 
@@ -294,7 +294,7 @@ fn foresee<Access: Send>(
 ) -> Outcome<()> {
     let refuse = |error: Error| project.refuse(&error);
     let mut retention = retention(project, store, settings)?;
-    let now = present(store, findings)?;
+    let now = trusted_now(store, findings)?;
     loop {
         let step = retention.step(store, &now).map_err(broken)?;
         let (Step::Forget(facts) | Step::Over(facts)) = &step;

@@ -1,7 +1,8 @@
 //! `springtide log`: the changes found, newest first.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
+use springtide_engine::Polled;
 use springtide_engine::view::{self, ChangeView, FieldChange, change_kind_name, fit_to_show};
 use springtide_store::{
     Bodies, Change, ChangeFilter, ChangeKind, ElementId, Moment, Reader, Source, SourceId,
@@ -42,9 +43,9 @@ pub(crate) fn run(args: &Log, project: &Project, talk: Talk, colour: Colour) -> 
         },
         since: since(args.since.as_deref(), now)?,
     };
-    let rows = Rows::of(project, &sources)?;
+    let rows = RowFields::of(project, names_of_rows(&sources))?;
     let names = sources.into_iter().map(|source| (source.id, source.name));
-    let mut reading = Reading {
+    let mut reader = ChangeReader {
         args,
         project,
         filter,
@@ -58,7 +59,7 @@ pub(crate) fn run(args: &Log, project: &Project, talk: Talk, colour: Colour) -> 
         None => DEFAULT_LIMIT,
     };
     if args.follow {
-        return reading.follow(store, limit, colour);
+        return reader.follow(store, limit, colour);
     }
     let mut lines = args.json.then(Lines::new);
     let mut columns = Columns::new(COLUMNS);
@@ -67,7 +68,7 @@ pub(crate) fn run(args: &Log, project: &Project, talk: Talk, colour: Colour) -> 
     let folds = !args.json && args.kind.is_empty() && args.element.is_none();
     let (mut n_shown, mut has_more) = (0, false);
     let mut folded = Folded::default();
-    reading.newest_first(&*store, None, &mut |change, (source, locator), fields| {
+    reader.newest_first(&*store, None, &mut |change, (source, locator), fields| {
         if let Some(lines) = &mut lines {
             if n_shown == limit {
                 return Ok(false);
@@ -123,20 +124,20 @@ const COLUMNS: &[(&str, Side)] = &[
 const LOOKS: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// Reads the changes that are wanted.
-struct Reading<'a> {
+struct ChangeReader<'a> {
     args: &'a Log,
     project: &'a Project,
     filter: ChangeFilter,
     names: HashMap<SourceId, String>,
     locators: Locators,
-    rows: Rows,
+    rows: RowFields,
 }
 
 /// What is told of a change: the change, its source and its locator, and of a row the
 /// fields that changed.
 type Each<'a> = dyn FnMut(&Change, (&str, &str), Option<&[FieldChange]>) -> Outcome<bool> + 'a;
 
-impl Reading<'_> {
+impl ChangeReader<'_> {
     /// Calls `each` with changes, the newest first, down to the one with this number,
     /// until it has had enough.
     fn newest_first(
@@ -167,7 +168,7 @@ impl Reading<'_> {
                     continue;
                 }
                 let source = self.names.get(&change.source).map_or("", String::as_str);
-                let fields = self.rows.fields(self.project, store, change)?;
+                let fields = (self.rows).of_change(self.project, store, source, change)?;
                 if !each(change, (source, locator), fields.as_deref())? {
                     return Ok(());
                 }
@@ -223,7 +224,7 @@ impl Reading<'_> {
             let sources = store
                 .sources()
                 .map_err(|error| self.project.refuse(&error))?;
-            self.rows = Rows::of(self.project, &sources)?;
+            self.rows = RowFields::of(self.project, names_of_rows(&sources))?;
             self.names = sources
                 .into_iter()
                 .map(|source| (source.id, source.name))
@@ -232,17 +233,26 @@ impl Reading<'_> {
     }
 }
 
-/// Sources whose elements are rows, and the bodies to compare them by.
-struct Rows {
-    sources: Vec<SourceId>,
+/// The names of sources whose elements are rows.
+fn names_of_rows(sources: &[Source]) -> impl Iterator<Item = &String> {
+    let of_rows = sources.iter().filter(|s| s.kind == SourceKind::Search);
+    of_rows.map(|source| &source.name)
+}
+
+/// Sources whose elements are rows, by name, and the bodies to compare rows by.
+#[derive(Default)]
+pub(super) struct RowFields {
+    sources: BTreeSet<String>,
     /// Only where there are rows: those who read make no folders.
     bodies: Option<Bodies<springtide_store::Reading>>,
 }
 
-impl Rows {
-    fn of(project: &Project, sources: &[Source]) -> Outcome<Self> {
-        let of_rows = sources.iter().filter(|s| s.kind == SourceKind::Search);
-        let sources: Vec<SourceId> = of_rows.map(|source| source.id).collect();
+impl RowFields {
+    pub(super) fn of<'a>(
+        project: &Project,
+        of_rows: impl Iterator<Item = &'a String>,
+    ) -> Outcome<Self> {
+        let sources: BTreeSet<String> = of_rows.cloned().collect();
         let bodies = match sources.is_empty() {
             true => None,
             false => Some(project.bodies()?),
@@ -250,20 +260,34 @@ impl Rows {
         Ok(Self { sources, bodies })
     }
 
-    /// What changed in a row; nothing of what is none.
-    fn fields(
+    fn bodies_of(&self, source: &str) -> Option<&Bodies<springtide_store::Reading>> {
+        self.bodies
+            .as_ref()
+            .filter(|_| self.sources.contains(source))
+    }
+
+    /// What a change was in a row; nothing if it is of something else.
+    fn of_change(
         &self,
         project: &Project,
         store: &dyn Reader,
+        source: &str,
         change: &Change,
     ) -> Outcome<Option<Vec<FieldChange>>> {
-        match &self.bodies {
-            Some(bodies) if self.sources.contains(&change.source) => {
-                let fields = view::fields_of(store, bodies, change);
-                Ok(Some(fields.map_err(|error| project.refuse(&error))?))
-            }
-            _ => Ok(None),
-        }
+        let Some(bodies) = self.bodies_of(source) else {
+            return Ok(None);
+        };
+        let fields = view::fields_of(store, bodies, change);
+        Ok(Some(fields.map_err(|error| project.refuse(&error))?))
+    }
+
+    /// What a poll found to have changed in a row, if it is one, has changed, and both
+    /// versions can be read.
+    pub(super) fn of_poll(&self, polled: &Polled) -> Option<Vec<FieldChange>> {
+        let bodies = self.bodies_of(&polled.source)?;
+        let (before, after) = polled.versions?;
+        let (before, after) = (bodies.get(before).ok()?, bodies.get(after).ok()?);
+        Some(view::fields(&before, &after))
     }
 }
 

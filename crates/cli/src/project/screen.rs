@@ -1,7 +1,7 @@
 //! What a run tells while it goes on: to a person at a terminal, with a line at the foot
 //! that says how things stand; as lines for a log; or as JSON for a program.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::io::IsTerminal;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,10 +11,10 @@ use serde::Serialize;
 use springtide_engine::settings::Settings;
 use springtide_engine::view::{FieldChange, change_kind_name};
 use springtide_engine::{Event, Heard, Paused, Polled, view};
-use springtide_store::{Bodies, ChangeKind, FailureKind, Moment, Purpose, Reading};
+use springtide_store::{ChangeKind, FailureKind, Moment, Purpose};
 
 use super::Project;
-use super::log::with_fields;
+use super::log::{RowFields, with_fields};
 use crate::args::project::LogForm;
 use crate::moment::{self, brief, relative, rfc3339, time_of_day};
 use crate::plan::significant;
@@ -78,7 +78,9 @@ impl Screen {
         let (to_thread, told) = sync_channel(MOST_TO_SHOW);
         let (end, ended) = sync_channel::<()>(0);
         let glance = (form == Form::Terminal).then(|| Glance::keep(project, settings));
-        let rows = Rows::of(project, settings);
+        let of_rows = settings.sources.iter().filter(|s| s.search.is_some());
+        // Without bodies to compare, a change is told all the same.
+        let rows = RowFields::of(project, of_rows.map(|source| &source.name)).unwrap_or_default();
         std::thread::spawn(move || {
             let mut teller = Teller::new(form, talk, glance, budget_unit);
             lines.iter().for_each(|line| teller.note(line));
@@ -159,7 +161,7 @@ impl Teller {
         }
     }
 
-    fn hear(&mut self, told: Heard, rows: &Rows) {
+    fn hear(&mut self, told: Heard, rows: &RowFields) {
         match (self, told) {
             (Self::Terminal(terminal), Heard::Event(event)) => terminal.tell(event, rows),
             (Self::Terminal(terminal), Heard::Missed(n)) => {
@@ -189,34 +191,6 @@ impl Teller {
         if let Self::Terminal(terminal) = self {
             terminal.tick();
         }
-    }
-}
-
-/// Sources whose elements are rows, and where their bodies are.
-struct Rows {
-    sources: BTreeSet<String>,
-    bodies: Option<Bodies<Reading>>,
-}
-
-impl Rows {
-    fn of(project: &Project, settings: &Settings) -> Self {
-        let sources = settings.sources.iter().filter(|s| s.search.is_some());
-        let sources: BTreeSet<String> = sources.map(|source| source.name.clone()).collect();
-        // Without them, the change is told all the same.
-        let bodies = (!sources.is_empty()).then(|| project.bodies().ok());
-        Self {
-            sources,
-            bodies: bodies.flatten(),
-        }
-    }
-
-    /// What changed in a row, if it is one and has changed.
-    fn fields(&self, polled: &Polled) -> Option<Vec<FieldChange>> {
-        let bodies = self.bodies.as_ref()?;
-        let (before, after) = polled.versions?;
-        let is_row = self.sources.contains(&polled.source);
-        let (before, after) = (bodies.get(before).ok()?, bodies.get(after).ok()?);
-        is_row.then(|| view::fields(&before, &after))
     }
 }
 
@@ -291,7 +265,7 @@ impl Terminal {
         }
     }
 
-    fn tell(&mut self, event: Event, rows: &Rows) {
+    fn tell(&mut self, event: Event, rows: &RowFields) {
         match event {
             Event::Started {
                 n_elements,
@@ -364,7 +338,7 @@ impl Terminal {
         }
     }
 
-    fn tell_poll(&mut self, polled: &Polled, rows: &Rows) {
+    fn tell_poll(&mut self, polled: &Polled, rows: &RowFields) {
         self.first_pass.left(polled.n_new);
         self.n_polls += 1;
         self.n_changes += u64::from(polled.change == Some(ChangeKind::Changed));
@@ -377,7 +351,7 @@ impl Terminal {
             // Every element is new once.
             (Some(ChangeKind::Added), _) => self.explain(format!("added     {locator}")),
             (Some(kind), _) => {
-                let what = with_fields(&locator, rows.fields(polled).as_deref());
+                let what = with_fields(&locator, rows.of_poll(polled).as_deref());
                 let what = shorten_to(&what, 300);
                 self.foot
                     .say(format!("{:9} {what}", change_kind_name(*kind)));
@@ -495,13 +469,13 @@ impl FirstPass {
 
 /// How things stand, looked at from time to time beside the run.
 struct Glance {
-    seen: Arc<Mutex<Option<Standing>>>,
+    seen: Arc<Mutex<Option<StatusSnapshot>>>,
     /// As long as this is there, someone looks.
     _looks: SyncSender<()>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Standing {
+struct StatusSnapshot {
     next_poll_at: Option<Moment>,
     used_today: u64,
     per_day: f64,
@@ -523,8 +497,8 @@ impl Glance {
             loop {
                 let begun = Instant::now();
                 // A store that cannot be read now is looked at again.
-                if let Some(standing) = Standing::look(&project, &settings) {
-                    *shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(standing);
+                if let Some(snapshot) = StatusSnapshot::look(&project, &settings) {
+                    *shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(snapshot);
                 }
                 let wait = LOOKS.max(begun.elapsed() * SPARED);
                 if until.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {
@@ -538,12 +512,12 @@ impl Glance {
         }
     }
 
-    fn seen(&self) -> Option<Standing> {
+    fn seen(&self) -> Option<StatusSnapshot> {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Standing {
+impl StatusSnapshot {
     fn look(project: &Project, settings: &Settings) -> Option<Self> {
         let now = moment::now();
         let store = project.read().ok()?;
@@ -569,7 +543,7 @@ fn stamp(at: Moment) -> String {
 }
 
 /// Writes what happened into a log.
-fn log(event: &Event, rows: &Rows) {
+fn log(event: &Event, rows: &RowFields) {
     let line = |at: Moment, what: &str, rest: String| {
         say_always(format!("{} {what:9} {rest}", stamp(at)));
     };
@@ -598,7 +572,7 @@ fn log(event: &Event, rows: &Rows) {
                 "{} {}{}",
                 answer(polled.status, polled.n_bytes, polled.seconds),
                 shorten_to(
-                    &with_fields(&polled.locator, rows.fields(polled).as_deref()),
+                    &with_fields(&polled.locator, rows.of_poll(polled).as_deref()),
                     300
                 ),
                 error.unwrap_or_default()
@@ -765,7 +739,7 @@ impl<'a> JsonEvent<'a> {
         self
     }
 
-    fn of(event: &'a Event, rows: &Rows) -> Self {
+    fn of(event: &'a Event, rows: &RowFields) -> Self {
         let now = moment::now();
         match event {
             Event::Started {
@@ -790,7 +764,7 @@ impl<'a> JsonEvent<'a> {
                     status: polled.status,
                     bytes: polled.n_bytes,
                     duration_seconds: polled.seconds,
-                    fields: rows.fields(polled),
+                    fields: rows.of_poll(polled),
                     error: polled.error.as_ref().map(JsonError::of),
                 }),
                 ..Self::new("polled", polled.at)

@@ -16,7 +16,7 @@ use crate::keep::{self, Conclusion, Finding, SchedulerUpdate, Seen};
 use crate::poll::Done;
 use crate::settings::SourceSettings;
 use crate::source::Sighting;
-use crate::trust::Shown;
+use crate::trust::PollEvidence;
 use crate::view::fit_to_show;
 use crate::{Error, clock, fetch};
 
@@ -99,7 +99,7 @@ impl Engine {
         } = keep::conclude(seen, belief, state.dates.is_trusted());
 
         if let SchedulerUpdate::Observed(outcome) = next {
-            let shown = Shown {
+            let evidence = PollEvidence {
                 at: seen.at,
                 has_changed: outcome.is_change(),
                 is_listing: kept.element.role == Role::Listing,
@@ -110,7 +110,7 @@ impl Engine {
                     _ => None,
                 },
             };
-            self.trust.note_poll(source, id, shown);
+            self.trust.note_poll(source, id, evidence);
         }
         let group = Some(kept.element.host);
         match next {

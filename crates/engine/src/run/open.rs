@@ -32,7 +32,7 @@ use crate::poll::PollContext;
 use crate::reach::{Reach, Reaches};
 use crate::settings::{FeedEntries, FirstPass, Settings};
 use crate::trust::Trust;
-use crate::{Error, Outside, choose, clock, register, set_clock};
+use crate::{Error, Outside, choose, clock, clock_step, register};
 
 /// Elements without a copy that are asked at the start why they have none.
 const MOST_MENDED: usize = 100_000;
@@ -55,7 +55,7 @@ impl Engine {
         let at = clock::time(now);
         let inner = folder.join(".springtide");
         let mut store = Sqlite::create_or_open(&inner)?;
-        set_clock::account_for(&mut store, &clock)?;
+        clock_step::account_for(&mut store, &clock)?;
         let bodies = Arc::new(Bodies::open(inner.join("bodies"))?);
         let client = Client::over(wire, &settings.http, clock)?;
         let mut reaches = Reaches::new(settings.http.allow_private.clone(), client.clone());

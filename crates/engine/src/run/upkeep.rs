@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::Engine;
 use crate::Error;
-use crate::retain::{Present, Retention, Step};
+use crate::retain::{Retention, Step, TrustedNow};
 use crate::settings::Settings;
 
 /// Between two steps, and between two passes over all that is kept.
@@ -133,7 +133,7 @@ impl Engine {
         let Some(retention) = upkeep.retention.as_mut().filter(|_| at >= upkeep.step_at) else {
             return Ok(());
         };
-        let now = Present::beside(self.ledger.store(), &self.context.clock)?;
+        let now = TrustedNow::beside(self.ledger.store(), &self.context.clock)?;
         let step = retention.step(self.ledger.store(), &now)?;
         let (Step::Forget(facts) | Step::Over(facts)) = &step;
         let is_body =

@@ -16,7 +16,7 @@ use super::batch::{Batch, ValueRef};
 use super::database::{Answer, AvailableTable, Found, Login, RowAnswer};
 use super::digest::WRITTEN_BY;
 use super::statement::{Column, Dialect, Relation, Shape, Statement};
-use super::tls::{Tls, Trust};
+use super::tls::{CertificateCheck, Tls};
 use super::value::{Value, unhex};
 use crate::fetch::FetchFailure;
 
@@ -35,7 +35,7 @@ const MARGIN: Duration = Duration::from_secs(2);
 
 impl Session {
     pub(super) async fn open(login: &Login) -> Result<Self, FetchFailure> {
-        let (mut config, trust) = config(login)?;
+        let (mut config, check) = config(login)?;
         let millis = login.timeout.as_millis();
         config
             .application_name(login.application())
@@ -50,7 +50,7 @@ impl Session {
         if let Some(password) = &login.password {
             config.password(password);
         }
-        let connecting = config.connect(Tls::new(trust)?);
+        let connecting = config.connect(Tls::new(check)?);
         let opened = tokio::time::timeout(CONNECT + MARGIN, connecting).await;
         let (client, connection) = match opened {
             Ok(opened) => opened.map_err(|error| describe(&error))?,
@@ -329,7 +329,7 @@ impl Session {
 const FEW_ROWS: u64 = 10_000;
 
 /// What an address says, and how far the server's certificate has to be good.
-fn config(login: &Login) -> Result<(Config, Trust), FetchFailure> {
+fn config(login: &Login) -> Result<(Config, CertificateCheck), FetchFailure> {
     let refuse = |message: String| FetchFailure::new(FailureKind::Url, message);
     let mut url = url::Url::parse(&login.url)
         .map_err(|error| refuse(format!("the address of the database is none: {error}")))?;
@@ -349,26 +349,26 @@ fn config(login: &Login) -> Result<(Config, Trust), FetchFailure> {
         .as_str()
         .parse()
         .map_err(|error| refuse(format!("the address of the database is none: {error}")))?;
-    let trust = match &*mode {
+    let check = match &*mode {
         "disable" => {
             config.ssl_mode(SslMode::Disable);
-            Trust::Anyone
+            CertificateCheck::None
         }
         "allow" | "prefer" => {
             config.ssl_mode(SslMode::Prefer);
-            Trust::Anyone
+            CertificateCheck::None
         }
         "require" => {
             config.ssl_mode(SslMode::Require);
-            Trust::Anyone
+            CertificateCheck::None
         }
         "verify-ca" | "verify-full" => {
             config.ssl_mode(SslMode::Require);
-            Trust::Certified
+            CertificateCheck::Verify
         }
         other => return Err(refuse(format!("there is no sslmode {other}"))),
     };
-    Ok((config, trust))
+    Ok((config, check))
 }
 
 /// How the server spells values of a type.
@@ -511,12 +511,12 @@ mod tests {
                 url: url.to_owned(),
                 ..Login::default()
             };
-            config(&login).map(|(config, trust)| (config.get_ssl_mode(), trust))
+            config(&login).map(|(config, check)| (config.get_ssl_mode(), check))
         };
         let base = "postgres://reader@db.example.org/shop";
-        assert_eq!(of(base).unwrap(), (SslMode::Prefer, Trust::Anyone));
+        assert_eq!(of(base).unwrap(), (SslMode::Prefer, CertificateCheck::None));
         let full = of(&format!("{base}?sslmode=verify-full"));
-        assert_eq!(full.unwrap(), (SslMode::Require, Trust::Certified));
+        assert_eq!(full.unwrap(), (SslMode::Require, CertificateCheck::Verify));
         assert!(of(&format!("{base}?sslmode=maybe")).is_err());
     }
 }

@@ -18,32 +18,32 @@ use tokio_rustls::client;
 
 use crate::fetch::FetchFailure;
 
-/// Whom to believe that it is the server.
+/// How the server's certificate is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trust {
-    /// Whoever answers: nobody can listen, but anyone could be it. What `sslmode=require`
+pub(super) enum CertificateCheck {
+    /// Not at all: nobody can listen, but anyone could be the server. What `sslmode=require`
     /// means to the database's own tools.
-    Anyone,
-    /// Who has a certificate for its name.
-    Certified,
+    None,
+    /// It has to be for the server's name, and signed by a known authority.
+    Verify,
 }
 
 #[derive(Clone)]
 pub(super) struct Tls(Arc<ClientConfig>);
 
 impl Tls {
-    pub(super) fn new(trust: Trust) -> Result<Self, FetchFailure> {
+    pub(super) fn new(check: CertificateCheck) -> Result<Self, FetchFailure> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| FetchFailure::new(FailureKind::Tls, error.to_string()))?;
-        let config = match trust {
-            Trust::Certified => {
+        let config = match check {
+            CertificateCheck::Verify => {
                 let mut roots = RootCertStore::empty();
                 roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
                 builder.with_root_certificates(roots).with_no_client_auth()
             }
-            Trust::Anyone => builder
+            CertificateCheck::None => builder
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(Unverified(provider)))
                 .with_no_client_auth(),

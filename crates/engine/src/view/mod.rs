@@ -50,7 +50,7 @@ pub use words::{
 };
 
 use crate::settings::Settings;
-pub use crate::trust::{TrustView, Trusts, trust};
+pub use crate::trust::{TrustBySource, TrustView, trust};
 
 /// A source, as `ls --json` shows it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -90,7 +90,7 @@ pub struct SourceView {
 
 impl SourceView {
     /// The source as it is shown.
-    pub fn new(source: &Source, settings: &Settings, trust: &Trusts) -> Self {
+    pub fn new(source: &Source, settings: &Settings, trust: &TrustBySource) -> Self {
         let totals = source.totals;
         Self {
             name: source.name.clone(),

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use springtide_engine::Settings;
 use springtide_engine::origin::{SiteSettings, Validators};
-use springtide_engine::retain::{Present, Retention, Step};
+use springtide_engine::retain::{Retention, Step, TrustedNow};
 use springtide_engine::settings::Retain;
 use springtide_policy::{Rate, Span};
 use springtide_store::{
@@ -158,7 +158,10 @@ fn a_pass_goes_on_where_it_was_and_begins_again_when_it_is_over() {
     let mut n_steps = 0;
     loop {
         let mut retention = retention().resumed(writer).unwrap();
-        match retention.step(writer, &Present::at(Moment(2600))).unwrap() {
+        match retention
+            .step(writer, &TrustedNow::at(Moment(2600)))
+            .unwrap()
+        {
             Step::Forget(facts) => writer.commit(&facts).unwrap(),
             Step::Over(facts) => break writer.commit(&facts).unwrap(),
         }
@@ -170,7 +173,7 @@ fn a_pass_goes_on_where_it_was_and_begins_again_when_it_is_over() {
     assert_eq!(left[0].found_at, Moment(1600));
     // Whoever is started afterwards looks at all of it again: what was young has aged.
     let mut later = retention().resumed(writer).unwrap();
-    let Step::Over(facts) = later.step(writer, &Present::at(Moment(2700))).unwrap() else {
+    let Step::Over(facts) = later.step(writer, &TrustedNow::at(Moment(2700))).unwrap() else {
         panic!("900 are looked at in one step");
     };
     writer.commit(&facts).unwrap();
@@ -180,7 +183,7 @@ fn a_pass_goes_on_where_it_was_and_begins_again_when_it_is_over() {
     // One is through though something is found between any two steps.
     let mut busy = retention();
     let mut now = 2700;
-    while let Step::Forget(facts) = busy.step(writer, &Present::at(Moment(now))).unwrap() {
+    while let Step::Forget(facts) = busy.step(writer, &TrustedNow::at(Moment(now))).unwrap() {
         writer.commit(&facts).unwrap();
         now += 1;
         assert!(now < 2710, "it is never through");
@@ -191,7 +194,7 @@ fn a_pass_goes_on_where_it_was_and_begins_again_when_it_is_over() {
     let mut nothing = Retention::new(&settings, &[source]);
     assert!(!nothing.is_any());
     let over = nothing
-        .step(writer, &Present::at(Moment(i64::MAX)))
+        .step(writer, &TrustedNow::at(Moment(i64::MAX)))
         .unwrap();
     assert_eq!(over, Step::Over(Vec::new()));
 }

@@ -6,7 +6,8 @@ use rand_pcg::Pcg64;
 use serde_json::Value;
 use springtide_engine::Settings;
 use springtide_engine::view::{
-    self, ElementView, Elements, Outlook, SourceView, Status, Trusts, Wanted, rfc3339, state_name,
+    self, ElementView, Elements, Outlook, SourceView, Status, TrustBySource, Wanted, rfc3339,
+    state_name,
 };
 use springtide_policy::schedule::{Choice, Scheduler, Terms};
 use springtide_policy::{Budget, Elements as Nobody, Groups, Outcome, Present, Time, Weight};
@@ -489,7 +490,7 @@ fn status_of_one_element_of_each_kind() {
 fn sources_as_they_are_listed() {
     let project = one_of_each();
     let sources = project.sources();
-    let trust = Trusts::new();
+    let trust = TrustBySource::new();
     let views = sources.iter();
     let views: Vec<SourceView> = views
         .map(|source| SourceView::new(source, &project.settings, &trust))

@@ -7,7 +7,7 @@
 //! nothing shows it, and a clock is believed that is not behind what was written.
 //!
 //! What is thrown away because of its age cannot be had back, so that there a clock is not
-//! believed as easily: see [`Present`].
+//! believed as easily: see [`TrustedNow`].
 
 use springtide_store::{Fact, Host, Moment, Reader, Sqlite, Writer as _};
 
@@ -16,10 +16,10 @@ use crate::clock::{Clock, Machine};
 
 /// Under which it is written down since when the machine is up, and what was the present.
 const MACHINE: &str = "machine";
-const PRESENT: &str = "present";
+const TRUSTED_NOW: &str = "present";
 /// Nothing is moved by less, in milliseconds: the time since the machine's start is told
 /// in hundredths of a second.
-const LEAST: i64 = 50;
+const MIN_SHIFT_MS: i64 = 50;
 /// A clock that is further ahead than this of the time that is known to have passed is
 /// doubted, for as long. It is far more than a clock goes wrong by itself, and far less than
 /// what anybody keeps history for.
@@ -32,7 +32,7 @@ const DOUBTED: i64 = 86_400_000;
 /// only after it has shown that for a day; until then, what was written before is as old as
 /// it is known to be, and what was written since as old as the clock says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Present {
+pub struct TrustedNow {
     clock: Moment,
     doubt: Option<Doubt>,
 }
@@ -46,7 +46,7 @@ struct Doubt {
     known: Moment,
 }
 
-impl Present {
+impl TrustedNow {
     /// What a clock shows that is believed.
     pub fn at(clock: Moment) -> Self {
         Self { clock, doubt: None }
@@ -59,7 +59,7 @@ impl Present {
     /// If the store cannot be read.
     pub fn beside(store: &dyn Reader, clock: &Clock) -> Result<Self, Error> {
         let now = clock.now();
-        let before = store.note(PRESENT)?;
+        let before = store.note(TRUSTED_NOW)?;
         Ok(match before.and_then(|bytes| Self::from_bytes(&bytes)) {
             Some(before) => before.after(now, moved_by(store, clock)?),
             None => Self::at(now),
@@ -77,7 +77,7 @@ impl Present {
     }
 
     /// How far the clock is ahead of what is known, in milliseconds, while it is doubted.
-    pub fn doubted_by(&self) -> Option<i64> {
+    pub fn ahead_by(&self) -> Option<i64> {
         let lead = |doubt: Doubt| self.clock.0.saturating_sub(doubt.known.0);
         self.doubt.map(lead)
     }
@@ -89,7 +89,7 @@ impl Present {
             known: self.clock,
         });
         let numbers = [self.clock, since, known].map(|moment| moment.0.to_le_bytes());
-        Fact::Note(PRESENT, Some(numbers.concat()))
+        Fact::Note(TRUSTED_NOW, Some(numbers.concat()))
     }
 
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
@@ -130,9 +130,9 @@ impl Present {
 /// # Errors
 /// If the store cannot be read or written.
 pub(crate) fn account_for(store: &mut Sqlite, clock: &Clock) -> Result<(), Error> {
-    let mut facts = vec![Present::beside(store, clock)?.fact()];
+    let mut facts = vec![TrustedNow::beside(store, clock)?.fact()];
     let moved_by = moved_by(store, clock)?;
-    let is_moved = moved_by.is_some_and(|by| by.abs() >= LEAST);
+    let is_moved = moved_by.is_some_and(|by| by.abs() >= MIN_SHIFT_MS);
     if let Some(machine) = clock.machine()
         && (is_moved || moved_by.is_none())
     {
