@@ -275,11 +275,11 @@ fn text(exhibit: &Exhibit, computed: &Computed) -> String {
 
 /// A text in lines that are easy to read.
 fn wrapped(text: &str) -> Vec<String> {
-    const MOST: usize = 88;
+    const MAX_WIDTH: usize = 88;
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= MOST => {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= MAX_WIDTH => {
                 line.push(' ');
                 line.push_str(word);
             }

@@ -292,8 +292,8 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     }
     let size = number_in(number)? * factor as f64;
     // Beyond this a double no longer counts single bytes, and nobody means it.
-    const MOST: f64 = 1e15;
-    if (1.0..=MOST).contains(&size) {
+    const MAX_SIZE: f64 = 1e15;
+    if (1.0..=MAX_SIZE).contains(&size) {
         Ok(size.round() as u64)
     } else {
         Err("a size lies between 1 byte and 1,000,000 GB".into())

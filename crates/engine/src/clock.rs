@@ -135,10 +135,10 @@ pub fn millis_between(earlier: Moment, later: Moment) -> i64 {
 
 /// How long to wait until a time; a while, if that never comes.
 pub fn until(time: Time, now: Moment) -> Duration {
-    const LONGEST: Duration = Duration::from_secs(60);
+    const MAX_SLEEP: Duration = Duration::from_secs(60);
     let millis = time.as_days() * MILLIS_PER_DAY - now.0 as f64;
-    if millis >= LONGEST.as_millis() as f64 {
-        LONGEST
+    if millis >= MAX_SLEEP.as_millis() as f64 {
+        MAX_SLEEP
     } else {
         Duration::from_micros((millis.max(0.0) * 1000.0).ceil() as u64)
     }

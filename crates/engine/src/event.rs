@@ -61,7 +61,7 @@ pub enum Event {
         offer: PushOffer,
     },
     /// A host is left alone for a while.
-    Paused(Paused),
+    Paused(PausedHost),
     /// Every new element was polled, or could not be.
     FirstPassDone {
         /// Elements that there are.
@@ -111,15 +111,15 @@ pub struct Polled {
     pub n_new: u64,
 }
 
-/// A host that is left alone for a while, since it fails or asks for it.
+/// A host to which requests are paused for a while, since it fails or asks for it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Paused {
+pub struct PausedHost {
     /// The host, or the name of the group that it is in.
     pub host: String,
     /// When it is asked again, at the earliest.
     pub until: Moment,
     /// Why, in a few words.
     pub why: String,
-    /// Whether it asked for it, and does not fail.
-    pub is_asked: bool,
+    /// Whether the host asked for it (Retry-After), rather than failing.
+    pub is_requested: bool,
 }

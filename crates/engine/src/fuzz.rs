@@ -25,7 +25,7 @@ use crate::source::sitemap::{Hosts, ListingLimits, parse_sitemap};
 use crate::source::websub;
 
 /// The longest input: longer ones find nothing that these do not, and take their time.
-const LONGEST: usize = 1 << 16;
+const MAX_INPUT: usize = 1 << 16;
 
 /// What is done to an input: what, where, how much, and with what.
 type Edit = (u8, u16, u16, u8);
@@ -95,7 +95,7 @@ fn edited(corpus: &[Vec<u8>], words: &[&str], number: u16, edits: &[Edit]) -> Ve
             }
             _ => {}
         }
-        input.truncate(LONGEST);
+        input.truncate(MAX_INPUT);
     }
     input
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use springtide_store::{ElementId, Moment};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
-use crate::event::{Event, Paused};
+use crate::event::{Event, PausedHost};
 
 /// Events that wait for a slow listener; older ones are dropped.
 const MOST_EVENTS: usize = 16_384;
@@ -85,8 +85,8 @@ pub struct Pulse {
     /// When the next request may begin, by the budget, by what is due and by what hosts ask
     /// for, if nothing is heard before; nothing if none would.
     pub next_at: Option<Moment>,
-    /// Hosts that are left alone now.
-    pub paused: Vec<Paused>,
+    /// Hosts that are paused now.
+    pub paused_hosts: Vec<PausedHost>,
 }
 
 /// The engine is not running.

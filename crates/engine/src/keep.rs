@@ -15,7 +15,7 @@ use crate::clock;
 use crate::detect::size_of_change;
 use crate::fetch::{self, FetchFailure, http_date};
 use crate::permits::Permit;
-use crate::poll::{Done, PollResult, Way};
+use crate::poll::{EndedPoll, PollResult, Way};
 use crate::source::{Mention, OwnSighting, Sighting};
 
 /// What a request showed of one element: of the one that it was for, or of another.
@@ -52,7 +52,7 @@ pub(crate) enum Finding<'a> {
     Failed(&'a FetchFailure),
 }
 
-impl Done {
+impl EndedPoll {
     /// What it showed of the element that was polled.
     pub(crate) fn seen(&self) -> Seen<'_> {
         let reading = match &self.found {
@@ -60,10 +60,10 @@ impl Done {
             _ => None,
         };
         Seen {
-            before: &self.job.kept,
-            purpose: self.job.purpose,
-            is_counted: self.job.is_counted,
-            begun_at: self.job.begun_at,
+            before: &self.poll.kept,
+            purpose: self.poll.purpose,
+            is_counted: self.poll.is_counted,
+            begun_at: self.poll.begun_at,
             at: self.at,
             status: self.status,
             finding: match &self.found {
@@ -77,7 +77,7 @@ impl Done {
                 }
                 Err(failure) => Finding::Failed(failure),
             },
-            url: Some(&self.job.url),
+            url: Some(&self.poll.url),
             way: Some(&self.way),
             mentions: reading.map_or(&[], |reading| &reading.mentions),
             problem: reading.and_then(|reading| reading.problem.as_deref()),

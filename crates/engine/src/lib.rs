@@ -40,7 +40,7 @@ pub mod table;
 mod trust;
 pub mod view;
 
-pub use event::{Event, Paused, Polled};
+pub use event::{Event, PausedHost, Polled};
 pub use fail_point::FAIL_POINTS;
 pub use handle::{Controls, Events, Handle, Heard, NotRunning, Pulse, handle};
 pub use inspect::{Inspection, RobotsFound, inspect};
@@ -102,8 +102,8 @@ pub struct Ended {
     pub n_failed: u64,
     /// Sources that fail themselves.
     pub failed_sources: Vec<String>,
-    /// Hosts that are left alone now, since they fail or ask for it.
-    pub paused: Vec<Paused>,
+    /// Hosts that are paused now, since they fail or ask for it.
+    pub paused_hosts: Vec<PausedHost>,
     /// When the budget allows the next poll of what was wanted, if it ended for that.
     pub resumes_at: Option<springtide_store::Moment>,
 }

@@ -20,9 +20,9 @@ use crate::fetch::{
 };
 use crate::permits::Permit;
 use crate::reach::{Reach, Reaches};
-use crate::search::{Prepared, SearchJob};
+use crate::search::{Prepared, SearchBoxRequest};
 use crate::source::{AnswerContext, Protocol, Reading, Unread};
-use crate::table::{self, TableJob};
+use crate::table::{self, TableRequest};
 
 /// Redirects that are followed.
 const MOST_REDIRECTS: usize = 10;
@@ -30,7 +30,7 @@ const MOST_REDIRECTS: usize = 10;
 const LARGE: usize = 512 * 1024;
 /// A poll that is to be made.
 #[derive(Debug)]
-pub(crate) struct Job {
+pub(crate) struct PendingPoll {
     pub(crate) kept: Kept,
     /// Where to ask.
     pub(crate) url: Url,
@@ -44,9 +44,9 @@ pub(crate) struct Job {
     /// What is sent, and what is made of the answer.
     pub(crate) protocol: Arc<dyn Protocol>,
     /// What a search source is asked for, if it is one.
-    pub(crate) search: Option<SearchJob>,
+    pub(crate) search: Option<SearchBoxRequest>,
     /// What a database is asked for, if it is a table.
-    pub(crate) table: Option<TableJob>,
+    pub(crate) table: Option<TableRequest>,
 }
 
 /// What a poll tells the loop.
@@ -59,7 +59,7 @@ pub(crate) enum Message {
     /// One of its requests has ended; and what is wrong with the host, if something is.
     Ended(GroupId, Verdict, String),
     /// It is over.
-    Done(Box<Done>),
+    Done(Box<EndedPoll>),
     /// A robots.txt was fetched.
     Robots(GroupId, Url, Robots, Option<FetchFailure>),
     /// A robots.txt was not fetched, since nothing of its origin may be for this reach.
@@ -83,8 +83,8 @@ pub(crate) struct Onward {
 
 /// A poll that is over.
 #[derive(Debug)]
-pub(crate) struct Done {
-    pub(crate) job: Job,
+pub(crate) struct EndedPoll {
+    pub(crate) poll: PendingPoll,
     pub(crate) at: Moment,
     pub(crate) status: Option<u16>,
     pub(crate) way: Way,
@@ -154,22 +154,22 @@ impl PollContext {
 }
 
 /// Makes a poll that may ask its first host now, and tells the loop.
-pub(crate) async fn poll(job: Job, context: PollContext) {
-    if let Some(ask) = job.table.clone() {
-        return table::poll(job, ask, context).await;
+pub(crate) async fn poll(poll: PendingPoll, context: PollContext) {
+    if let Some(ask) = poll.table.clone() {
+        return table::poll(poll, ask, context).await;
     }
     let mut trip = Trip::default();
     // Whatever an answer does to us, the loop hears of it: else the element would be under
     // way, and a place at its host taken, for as long as the process lives.
-    let followed = AssertUnwindSafe(follow(&job, &context, &mut trip)).catch_unwind();
+    let followed = AssertUnwindSafe(follow(&poll, &context, &mut trip)).catch_unwind();
     let found = followed.await.unwrap_or_else(|_| {
         context.give_back(trip.asking.take());
         let message = "its answer could not be read, by an error of springtide's own";
         Err(FetchFailure::new(FailureKind::Answer, message))
     });
     let at = trip.at.unwrap_or_else(|| context.clock.now());
-    context.tell(Message::Done(Box::new(Done {
-        job,
+    context.tell(Message::Done(Box::new(EndedPoll {
+        poll,
         at,
         status: trip.status,
         way: trip.way,
@@ -179,13 +179,13 @@ pub(crate) async fn poll(job: Job, context: PollContext) {
 
 /// Tells the loop that a poll came to nothing before it began.
 pub(crate) fn keep_out(
-    job: Job,
+    poll: PendingPoll,
     permit: Permit,
     silence: Option<FetchFailure>,
     now: Moment,
-) -> Done {
-    Done {
-        job,
+) -> EndedPoll {
+    EndedPoll {
+        poll,
         at: now,
         status: None,
         way: Way::default(),
@@ -204,14 +204,14 @@ struct Trip {
 }
 
 async fn follow(
-    job: &Job,
+    poll: &PendingPoll,
     context: &PollContext,
     trip: &mut Trip,
 ) -> Result<PollResult, FetchFailure> {
-    let protocol = &*job.protocol;
-    let copy = job.kept.copy.as_ref();
+    let protocol = &*poll.protocol;
+    let copy = poll.kept.copy.as_ref();
     let is_lost = copy.is_some_and(|copy| !blocking(|| context.bodies.is_sound(copy.body)));
-    let sent = match protocol.request(&job.kept, job.purpose) {
+    let sent = match protocol.request(&poll.kept, poll.purpose) {
         // Whoever said that nothing has changed would leave us without it.
         sent if is_lost => sent.without_validators(),
         sent => sent,
@@ -220,11 +220,11 @@ async fn follow(
     // a page whose date is before that of a notice in its place would count as unchanged.
     let found_at = copy.map(|copy| {
         let location = copy.location.as_deref();
-        fetch::locator(location.unwrap_or(&job.kept.element.locator))
+        fetch::locator(location.unwrap_or(&poll.kept.element.locator))
     });
-    let mut instead = job.instead.clone();
-    let mut url = job.url.clone();
-    let mut host = job.host;
+    let mut instead = poll.instead.clone();
+    let mut url = poll.url.clone();
+    let mut host = poll.host;
     let mut seen = BTreeSet::new();
     let mut is_permanent = true;
     loop {
@@ -263,7 +263,7 @@ async fn follow(
                 if !(answer.is_redirect() && protocol.follows_redirects()) {
                     trip.way.ended_at = protocol.follows_redirects().then(|| url.clone());
                     let answered = AnswerContext {
-                        kept: &job.kept,
+                        kept: &poll.kept,
                         is_lost,
                         has_validators: sent.has_validators(),
                         answer: &answer,
@@ -497,9 +497,9 @@ mod tests {
         (context, messages)
     }
 
-    fn job(host: GroupId) -> Job {
+    fn pending(host: GroupId) -> PendingPoll {
         let locator = "http://docs.example/".to_owned();
-        Job {
+        PendingPoll {
             url: Url::parse(&locator).unwrap(),
             kept: Kept::new(Element {
                 id: ElementId(1),
@@ -546,7 +546,7 @@ mod tests {
         let falling = || Wire::memory(|_| panic!("a connection that nobody thought of"));
         for wire in [network.wire(), falling()] {
             let (context, mut messages) = context(wire, folder.path());
-            poll(job(host), context).await;
+            poll(pending(host), context).await;
             let (n_ended, others) = heard(&mut messages);
             assert_eq!(n_ended, 1);
             let [Message::Done(done)] = &others[..] else {

@@ -30,7 +30,7 @@ const MOST_READING: usize = 8;
 const MOST_ORDERS: usize = 8;
 const ORDER_FOR: Duration = Duration::from_millis(250);
 /// Whoever waits longer is told to come again.
-const LONGEST: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// What all requests share, shared.
 pub(crate) type Shared = Arc<App>;
@@ -119,7 +119,7 @@ impl App {
         work: impl FnOnce(&Shared) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
         let busy = || Problem::unavailable("too many requests at a time").hint("try again");
-        let permit = tokio::time::timeout(LONGEST, self.reading.acquire()).await;
+        let permit = tokio::time::timeout(MAX_WAIT, self.reading.acquire()).await;
         let _permit = permit.map_err(|_| busy())?.map_err(|_| busy())?;
         let app = Arc::clone(self);
         let done = tokio::task::spawn_blocking(move || work(&app)).await;

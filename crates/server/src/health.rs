@@ -106,12 +106,12 @@ impl Vitals {
         if pulse.n_under_way > 0 {
             detail = format!("{detail}; under way: {}", pulse.n_under_way);
         }
-        let paused = pulse.paused.iter().take(MOST_NAMED);
-        let paused: Vec<String> = paused
+        let hosts = pulse.paused_hosts.iter().take(MOST_NAMED);
+        let hosts: Vec<String> = hosts
             .map(|paused| format!("{}: {}", paused.host, paused.why))
             .collect();
-        if !paused.is_empty() {
-            detail = format!("{detail}; left alone: {}", paused.join("; "));
+        if !hosts.is_empty() {
+            detail = format!("{detail}; left alone: {}", hosts.join("; "));
         }
         Some(detail)
     }
@@ -123,7 +123,8 @@ fn is_quiet(pulse: &Pulse) -> bool {
     let waits_for_another = |until: Moment| pulse.next_at.is_some_and(|next| next < until);
     pulse.n_under_way == 0
         && pulse.next_at.is_none_or(|next| next > pulse.at)
-        && (!pulse.may_spend || (pulse.paused.iter()).all(|paused| waits_for_another(paused.until)))
+        && (!pulse.may_spend
+            || (pulse.paused_hosts.iter()).all(|paused| waits_for_another(paused.until)))
 }
 
 /// Asks the engine how it goes for as long as the server lives.
@@ -242,7 +243,7 @@ pub(crate) async fn readyz(State(app): State<Shared>) -> Result<Response<Body>, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use springtide_engine::Paused;
+    use springtide_engine::PausedHost;
 
     /// Polls that have ended, those of them that failed, and when the next may begin.
     fn pulse(n_polls: u64, n_failed: u64, next_at: Option<i64>) -> Pulse {
@@ -254,16 +255,16 @@ mod tests {
             n_under_way: 0,
             may_spend: true,
             next_at: next_at.map(Moment),
-            paused: Vec::new(),
+            paused_hosts: Vec::new(),
         }
     }
 
-    fn paused(until: i64) -> Paused {
-        Paused {
+    fn paused_host(until: i64) -> PausedHost {
+        PausedHost {
             host: "docs.example.org".to_owned(),
             until: Moment(until),
             why: "it does not answer".to_owned(),
-            is_asked: false,
+            is_requested: false,
         }
     }
 
@@ -284,7 +285,7 @@ mod tests {
     fn silence_is_fine_while_there_is_nothing_to_poll() {
         let spent = Pulse {
             may_spend: false,
-            paused: vec![paused(500)],
+            paused_hosts: vec![paused_host(500)],
             ..pulse(5, 0, Some(900))
         };
         for quiet in [pulse(5, 0, None), pulse(5, 0, Some(1)), spent] {
@@ -295,7 +296,7 @@ mod tests {
     #[test]
     fn a_host_that_wants_to_be_asked_seldom_is_no_trouble_beside_one_that_fails() {
         let both = Pulse {
-            paused: vec![paused(9000)],
+            paused_hosts: vec![paused_host(9000)],
             ..pulse(5, 1, Some(300))
         };
         assert_eq!(said(&[(4000, both)]), None);
@@ -316,9 +317,9 @@ mod tests {
         }
         // None is begun that may be.
         assert!(said(&[begun.clone(), (54, pulse(5, 0, Some(0)))]).is_some());
-        // The next waits for a host that is left alone.
+        // The next waits for a host that is paused.
         let left_alone = Pulse {
-            paused: vec![paused(500)],
+            paused_hosts: vec![paused_host(500)],
             ..pulse(5, 0, Some(500))
         };
         let told = said(&[begun.clone(), (54, left_alone.clone())]).unwrap();

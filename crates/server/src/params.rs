@@ -7,9 +7,9 @@ use crate::problem::Problem;
 
 /// Items of a list where nobody says how many, and the most that there are.
 const DEFAULT_LIMIT: usize = 100;
-const MOST: usize = 1000;
+const MAX_LIMIT: usize = 1000;
 /// No text is longer than this.
-const LONGEST: usize = 2000;
+const MAX_PARAM_BYTES: usize = 2000;
 
 /// The parameters of a request.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl Params {
             if pairs.iter().any(|(other, _)| *other == name) {
                 return refuse("is given twice");
             }
-            if value.len() > LONGEST {
+            if value.len() > MAX_PARAM_BYTES {
                 return refuse("is too long");
             }
             pairs.push((name.into_owned(), value.into_owned()));
@@ -51,7 +51,7 @@ impl Params {
             .filter(|(name, _)| known.contains(&&**name))
             .map(|(name, value)| (name.into_owned(), value.into_owned()))
             .collect();
-        match pairs.iter().any(|(_, value)| value.len() > LONGEST) {
+        match pairs.iter().any(|(_, value)| value.len() > MAX_PARAM_BYTES) {
             true => Err(Problem::bad_request("a parameter is too long")),
             false => Ok(Self { pairs }),
         }
@@ -75,7 +75,7 @@ impl Params {
     pub(crate) fn limit(&self) -> Result<usize, Problem> {
         match self.get("limit").map(str::parse::<u64>) {
             None => Ok(DEFAULT_LIMIT),
-            Some(Ok(n @ 1..)) => Ok(usize::try_from(n).unwrap_or(MOST).min(MOST)),
+            Some(Ok(n @ 1..)) => Ok(usize::try_from(n).unwrap_or(MAX_LIMIT).min(MAX_LIMIT)),
             Some(_) => Err(Problem::bad_request(
                 "`limit` is a whole number, and at least 1",
             )),

@@ -600,9 +600,9 @@ pub(crate) fn address(text: &str) -> Result<Url, String> {
 
 /// That a source may be called so: it is typed, and part of paths.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
-    const LONGEST: usize = 100;
+    const MAX_NAME: usize = 100;
     let is_fine = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if name.is_empty() || name.len() > LONGEST || !name.chars().all(is_fine) {
+    if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(is_fine) {
         return Err(format!("`{}` is no name", crate::table::shorten(name)));
     }
     if name.starts_with(['.', '-']) {

@@ -417,7 +417,7 @@ fn report(args: &Doctor, findings: &Findings, talk: Talk) -> Outcome<()> {
             talk.say(format!("warning: {warning}"));
         }
         if findings.shared.is_skipped {
-            let most = count(Shared::MOST as usize);
+            let most = count(Shared::MAX_ELEMENTS as usize);
             talk.say(format!(
                 "not checked: whether two sources have the same address (more than {most} elements)"
             ));

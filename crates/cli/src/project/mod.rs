@@ -259,14 +259,14 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Elements that are looked through; of more than these it takes too long.
-    pub(crate) const MOST: u32 = 200_000;
+    pub(crate) const MAX_ELEMENTS: u32 = 200_000;
 
     /// Those among the sources of a store that are in the file.
     pub(crate) fn find(project: &Project, store: &dyn Reader, config: &Config) -> Outcome<Self> {
         let refuse = |error| project.refuse(&error);
         let mut shared = Self::default();
         let wanted = &config.settings.sources;
-        if store.next_element().map_err(refuse)? > Self::MOST {
+        if store.next_element().map_err(refuse)? > Self::MAX_ELEMENTS {
             shared.is_skipped = wanted.len() > 1;
             return Ok(shared);
         }

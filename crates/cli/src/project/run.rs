@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use springtide_engine::settings::FirstPass;
-use springtide_engine::{EndReason, Ended, Handle, Paused, RunScope, Until};
+use springtide_engine::{EndReason, Ended, Handle, PausedHost, RunScope, Until};
 use springtide_store::{ElementId, Moment, Source, State, Walk};
 
 use super::screen::{Form, Screen, say_note};
@@ -330,7 +330,7 @@ struct Summary<'a> {
     n_changes: u64,
     n_failed: u64,
     failed_sources: &'a [String],
-    /// Hosts that are left alone now.
+    /// Hosts that are paused now.
     hosts: Vec<HostLeft<'a>>,
 }
 
@@ -357,7 +357,7 @@ impl<'a> Summary<'a> {
             n_changes: ended.n_changes,
             n_failed: ended.n_failed,
             failed_sources: &ended.failed_sources,
-            hosts: (ended.paused.iter())
+            hosts: (ended.paused_hosts.iter())
                 .map(|paused| HostLeft {
                     host: &paused.host,
                     why: &paused.why,
@@ -372,7 +372,7 @@ impl<'a> Summary<'a> {
 const MOST_HOSTS: usize = 5;
 
 /// Which hosts were given up on, why, and until when.
-fn given_up(paused: &[Paused]) -> String {
+fn given_up(paused: &[PausedHost]) -> String {
     let named = paused.iter().take(MOST_HOSTS).map(|paused| {
         let why = shorten_to(&paused.why, 120);
         format!(
@@ -422,12 +422,12 @@ pub(super) fn conclude(
         return Err(Failure::new(code, "stopped").silent());
     }
     if ended.why == EndReason::Paused {
-        let n = plural(ended.paused.len() as u64, "host");
+        let n = plural(ended.paused_hosts.len() as u64, "host");
         let failure = Failure::new(
             Code::SomeFailed,
             format!("gave up on {n}; the rest is done"),
         )
-        .cause(given_up(&ended.paused))
+        .cause(given_up(&ended.paused_hosts))
         .hint(
             "a later run tries again; `springtide ls --elements --state failing` lists what failed",
         );

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use springtide_engine::settings::Settings;
 use springtide_engine::view::{FieldChange, change_kind_name};
-use springtide_engine::{Event, Heard, Paused, Polled, view};
+use springtide_engine::{Event, Heard, PausedHost, Polled, view};
 use springtide_store::{ChangeKind, FailureKind, Moment, Purpose};
 
 use super::Project;
@@ -228,7 +228,7 @@ fn first_pass(n_elements: u64, n_failing: u64, n_blocked: u64, n_unreached: u64)
     }
 }
 
-fn paused_line(paused: &Paused) -> String {
+fn paused_line(paused: &PausedHost) -> String {
     let why = shorten_to(&paused.why, 200);
     format!(
         "{}: {why} (next try {})",
@@ -247,8 +247,8 @@ struct Terminal {
     n_polls: u64,
     n_changes: u64,
     first_pass: FirstPass,
-    /// Hosts that are, or were, left alone: until when.
-    paused: BTreeMap<String, Moment>,
+    /// Hosts that are, or were, paused: until when.
+    paused_hosts: BTreeMap<String, Moment>,
 }
 
 impl Terminal {
@@ -261,7 +261,7 @@ impl Terminal {
             n_polls: 0,
             n_changes: 0,
             first_pass: FirstPass::default(),
-            paused: BTreeMap::new(),
+            paused_hosts: BTreeMap::new(),
         }
     }
 
@@ -312,11 +312,11 @@ impl Terminal {
             }
             Event::Paused(paused) => {
                 // Once for each host; the foot says the rest.
-                match self.paused.contains_key(&paused.host) {
+                match self.paused_hosts.contains_key(&paused.host) {
                     true => self.explain(paused_line(&paused)),
                     false => self.foot.say(paused_line(&paused)),
                 }
-                self.paused.insert(paused.host, paused.until);
+                self.paused_hosts.insert(paused.host, paused.until);
             }
             Event::FirstPassDone {
                 n_elements,
@@ -386,7 +386,7 @@ impl Terminal {
         if let Some(freshness) = seen.and_then(|seen| seen.freshness) {
             parts.push(format!("{:.0}% fresh", freshness * 100.0));
         }
-        let mut waiting = self.paused.iter().filter(|(_, until)| **until > now);
+        let mut waiting = self.paused_hosts.iter().filter(|(_, until)| **until > now);
         if let Some((host, until)) = waiting.next() {
             let next_try = time_of_day(*until);
             parts.push(match waiting.count() {

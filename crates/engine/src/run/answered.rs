@@ -14,7 +14,7 @@ use super::conclude::SharedAnswer;
 use super::search::search_id;
 use crate::event::Event;
 use crate::keep::{Finding, kept_out};
-use crate::poll::{Done, Job, PollResult};
+use crate::poll::{EndedPoll, PendingPoll, PollResult};
 use crate::register::search_group;
 use crate::search::AskedPage;
 use crate::source::{PageTally, Reading};
@@ -22,30 +22,30 @@ use crate::{Error, clock};
 
 impl Engine {
     /// A row that was asked for by its id.
-    pub(super) fn conclude_row(&mut self, done: &Done, now: Moment) -> Result<(), Error> {
-        let (id, source) = (done.job.kept.element.id, done.job.kept.element.source);
-        let locator = &done.job.kept.element.locator;
-        let (at, seen) = (done.at, done.seen());
-        if let Some(search) = &done.job.search {
+    pub(super) fn conclude_row(&mut self, ended: &EndedPoll, now: Moment) -> Result<(), Error> {
+        let (id, source) = (ended.poll.kept.element.id, ended.poll.kept.element.source);
+        let locator = &ended.poll.kept.element.locator;
+        let (at, seen) = (ended.at, ended.seen());
+        if let Some(search) = &ended.poll.search {
             self.agenda.search_over(&search.poll.request);
         }
         match seen.finding {
             Finding::Here(_) | Finding::NotThere => {
-                self.answered(source, done.job.begun_at, now.max(at));
+                self.answered(source, ended.poll.begun_at, now.max(at));
             }
             Finding::NotModified => {}
             Finding::KeptOut(..) => {
                 if let Some(decisions) = self.decisions(source) {
                     decisions.hold(id, ROBOTS_HOLD, clock::time(now));
                 }
-                if done.job.kept.copy.is_some() {
+                if ended.poll.kept.copy.is_some() {
                     // Queries still return it.
                     return Ok(());
                 }
             }
             Finding::Failed(failure) => {
                 let message = format!("the row {locator:?}: {}", failure.message);
-                self.refused(&done.job, failure.kind, (message, at), now);
+                self.refused(&ended.poll, failure.kind, (message, at), now);
             }
         }
         let is_asked = self.conclude_element(&seen, now)?;
@@ -91,18 +91,18 @@ impl Engine {
     /// alone for that, its source is.
     fn refused(
         &mut self,
-        job: &Job,
+        poll: &PendingPoll,
         kind: FailureKind,
         (mut message, at): (String, Moment),
         now: Moment,
     ) -> Failure {
-        let source = job.kept.element.source;
-        let is_left_alone = self.agenda.gate().paused_until(job.host) > clock::time(now);
+        let source = poll.kept.element.source;
+        let is_left_alone = self.agenda.gate().paused_until(poll.host) > clock::time(now);
         let mut wait = None;
         if let Some(decisions) = self.decisions(source) {
             decisions.ended(clock::time(now.max(at)));
             if !kind.is_host_trouble() && !is_left_alone {
-                let begun_at = clock::time(job.begun_at);
+                let begun_at = clock::time(poll.begun_at);
                 wait = decisions.refused(begun_at, clock::time(now));
             }
         }
@@ -117,9 +117,9 @@ impl Engine {
     }
 
     /// A page of the answer to a query, or none.
-    pub(super) fn conclude_page(&mut self, done: Done, now: Moment) -> Result<(), Error> {
-        let source = done.job.kept.element.source;
-        let Some(search) = &done.job.search else {
+    pub(super) fn conclude_page(&mut self, ended: EndedPoll, now: Moment) -> Result<(), Error> {
+        let source = ended.poll.kept.element.source;
+        let Some(search) = &ended.poll.search else {
             return Ok(());
         };
         self.agenda.search_over(&search.poll.request);
@@ -129,14 +129,14 @@ impl Engine {
         if !self.sources.contains_key(&source) {
             return Ok(());
         }
-        let failure = match &done.found {
+        let failure = match &ended.found {
             Ok(PollResult::Read(_)) => {
-                self.answered(source, done.job.begun_at, now.max(done.at));
+                self.answered(source, ended.poll.begun_at, now.max(ended.at));
                 None
             }
             Err(failure) => {
                 let message = format!("the query {:?}: {}", page.text, failure.message);
-                Some(self.refused(&done.job, failure.kind, (message, done.at), now))
+                Some(self.refused(&ended.poll, failure.kind, (message, ended.at), now))
             }
             Ok(PollResult::KeptOut(permit, silence)) => {
                 // It was not asked. Nor is it before it may say otherwise.
@@ -144,7 +144,7 @@ impl Engine {
                 if let Some(decisions) = self.decisions(source) {
                     decisions.leave_alone(pause, clock::time(now));
                 }
-                let failure = kept_out(*permit, silence.as_ref(), done.at);
+                let failure = kept_out(*permit, silence.as_ref(), ended.at);
                 self.set_source_error(source, Some(failure.clone()));
                 Some(failure)
             }
@@ -154,11 +154,11 @@ impl Engine {
         {
             decisions.page_failed(&page.request);
         }
-        if !matches!(done.found, Ok(PollResult::KeptOut(..))) {
+        if !matches!(ended.found, Ok(PollResult::KeptOut(..))) {
             self.progress.n_polls += 1;
-            self.keep_request(&done, failure.as_ref())?;
+            self.keep_request(&ended, failure.as_ref())?;
         }
-        let reading = match &done.found {
+        let reading = match &ended.found {
             Ok(PollResult::Read(reading)) => Some(&**reading),
             _ => None,
         };
@@ -168,19 +168,19 @@ impl Engine {
             page: page.request.number,
             n_results: reading.map_or(0, |reading| reading.page.n_results),
             n_ours: reading.map_or(0, |reading| reading.others.len()),
-            at: done.at,
-            status: done.status,
-            seconds: clock::millis_between(done.job.begun_at, done.at) as f64 / 1000.0,
+            at: ended.at,
+            status: ended.status,
+            seconds: clock::millis_between(ended.poll.begun_at, ended.at) as f64 / 1000.0,
             error: failure.map(|failure| (failure.kind, failure.message)),
         });
         let answer = SharedAnswer {
-            begun_at: done.job.begun_at,
-            at: done.at,
-            status: done.status,
+            begun_at: ended.poll.begun_at,
+            at: ended.at,
+            status: ended.status,
             purpose: Purpose::Due,
         };
-        if let Ok(PollResult::Read(reading)) = done.found {
-            self.note_absent_fields(source, &reading.page, done.at);
+        if let Ok(PollResult::Read(reading)) = ended.found {
+            self.note_absent_fields(source, &reading.page, ended.at);
             self.take_in_page(source, &page, *reading, answer, now)?;
         }
         let decisions = self.agenda.search_mut(search_id(source));
@@ -235,12 +235,12 @@ impl Engine {
     }
 
     /// A request is a poll of the search box.
-    fn keep_request(&mut self, done: &Done, failure: Option<&Failure>) -> Result<(), Error> {
-        let now_kept = self.ledger.kept(done.job.kept.element.id)?;
-        let before = now_kept.unwrap_or_else(|| done.job.kept.clone());
+    fn keep_request(&mut self, ended: &EndedPoll, failure: Option<&Failure>) -> Result<(), Error> {
+        let now_kept = self.ledger.kept(ended.poll.kept.element.id)?;
+        let before = now_kept.unwrap_or_else(|| ended.poll.kept.clone());
         let mut kept = before.clone();
         kept.history.n_polls = kept.history.n_polls.saturating_add(1);
-        kept.history.polled_at = Some(done.at);
+        kept.history.polled_at = Some(ended.at);
         kept.failure = failure.cloned();
         if failure.is_some() {
             kept.state = State::Failing;
@@ -248,23 +248,23 @@ impl Engine {
         } else {
             kept.state = State::Ok;
             kept.n_failures = 0;
-            kept.history.first_polled_at.get_or_insert(done.at);
-            kept.history.synced_at = Some(done.at);
+            kept.history.first_polled_at.get_or_insert(ended.at);
+            kept.history.synced_at = Some(ended.at);
         }
         let poll = Poll {
             element: kept.element.id,
             source: kept.element.source,
-            begun_at: done.job.begun_at,
-            at: done.at,
+            begun_at: ended.poll.begun_at,
+            at: ended.at,
             since: before.history.synced_at,
             outcome: match failure {
                 Some(_) => PollOutcome::Failed,
                 None => PollOutcome::Unchanged,
             },
-            status: done.status,
+            status: ended.status,
             error: failure.map(|failure| failure.kind),
-            purpose: done.job.purpose,
-            is_counted: done.job.is_counted,
+            purpose: ended.poll.purpose,
+            is_counted: ended.poll.is_counted,
             age_ms: None,
         };
         self.progress.n_failed += u64::from(failure.is_some());

@@ -10,7 +10,7 @@ use url::Url;
 use super::{Engine, Launch, SourceState, Waiter};
 use crate::fetch::{self, FetchFailure, GroupPath, group_of, robots};
 use crate::permits::{Permission, Permit};
-use crate::poll::{self, Done, Job, Onward, Way};
+use crate::poll::{self, EndedPoll, Onward, PendingPoll, Way};
 use crate::reach::Reach;
 use crate::settings::FirstPass;
 use crate::{Error, clock};
@@ -89,8 +89,8 @@ impl Engine {
             Ok(address) => address,
             Err(failure) => {
                 self.agenda.give_back(&poll, at);
-                let job = self.job(kept, Address::nowhere(), &poll, now);
-                return self.conclude(fail(job, failure, now), now);
+                let pending = self.pending_poll(kept, Address::nowhere(), &poll, now);
+                return self.conclude(fail(pending, failure, now), now);
             }
         };
         let mut host = self.host_of(&address.url)?;
@@ -118,15 +118,15 @@ impl Engine {
         }
         match self.permits.ask(host, &address.url, reach, now) {
             Permission::Known(Permit::Go) => {
-                let job = self.job(kept, address, &poll, now);
-                self.begin(job);
+                let pending = self.pending_poll(kept, address, &poll, now);
+                self.begin(pending);
             }
             Permission::Known(permit) => {
                 // Nothing is asked, so it costs nothing.
                 self.agenda.give_back(&poll, at);
-                let job = self.job(kept, address, &poll, now);
-                let silence = self.permits.silence(job.host, &job.url);
-                self.conclude(poll::keep_out(job, permit, silence, now), now)?;
+                let pending = self.pending_poll(kept, address, &poll, now);
+                let silence = self.permits.silence(pending.host, &pending.url);
+                self.conclude(poll::keep_out(pending, permit, silence, now), now)?;
             }
             Permission::Coming => {
                 self.agenda.give_back(&poll, at);
@@ -152,9 +152,9 @@ impl Engine {
     }
 
     /// A request leaves as soon as all is kept.
-    pub(super) fn begin(&mut self, job: Job) {
+    pub(super) fn begin(&mut self, poll: PendingPoll) {
         self.progress.n_begun += 1;
-        self.launches.push(Launch::Poll(Box::new(job)));
+        self.launches.push(Launch::Poll(Box::new(poll)));
     }
 
     /// Fetches a robots.txt in a turn that has been taken. Nothing else of the host is
@@ -267,9 +267,9 @@ impl Engine {
         {
             let permit = self.permits.known(host, &address.url);
             if permit != Permit::Go {
-                let job = self.job(kept, address, &poll, now);
-                let silence = self.permits.silence(host, &job.url);
-                return self.conclude(poll::keep_out(job, permit, silence, now), now);
+                let pending = self.pending_poll(kept, address, &poll, now);
+                let silence = self.permits.silence(host, &pending.url);
+                return self.conclude(poll::keep_out(pending, permit, silence, now), now);
             }
         }
         self.agenda.wait(poll, at);
@@ -296,10 +296,10 @@ impl Engine {
                 let fetch = Launch::Robots(group, reach, robots::url_of(&url), previous);
                 self.launches.push(fetch);
             }
-            Some(Waiter::Search(mut job)) => {
-                job.begun_at = now;
-                self.leave_for_search(&job, clock::time(now));
-                self.begin(*job);
+            Some(Waiter::Search(mut pending)) => {
+                pending.begun_at = now;
+                self.leave_for_search(&pending, clock::time(now));
+                self.begin(*pending);
             }
             Some(Waiter::Poll(_)) | None => {}
         }
@@ -321,16 +321,22 @@ impl Engine {
                 let kept = robots::keep(previous.as_ref(), &origin, answer, now);
                 self.hear_robots(group, &robots::url_of(&url), (kept, None), now)?;
             }
-            Some(Waiter::Search(job)) => self.come_back_later(&job, at),
+            Some(Waiter::Search(pending)) => self.come_back_later(&pending, at),
             Some(Waiter::Poll(_)) | None => {}
         }
         Ok(())
     }
 
     /// A poll of an element.
-    pub(super) fn job(&self, kept: Kept, address: Address, poll: &Poll, now: Moment) -> Job {
+    pub(super) fn pending_poll(
+        &self,
+        kept: Kept,
+        address: Address,
+        poll: &Poll,
+        now: Moment,
+    ) -> PendingPoll {
         let state = &self.sources[&kept.element.source];
-        Job {
+        PendingPoll {
             host: poll.group.unwrap_or(kept.element.host),
             url: address.url,
             instead: address.instead,
@@ -406,9 +412,9 @@ pub(super) fn purpose_of(purpose: Purpose, kept: &Kept) -> Purpose {
 }
 
 /// A poll that came to nothing before it began.
-pub(super) fn fail(job: Job, failure: FetchFailure, now: Moment) -> Done {
-    Done {
-        job,
+pub(super) fn fail(poll: PendingPoll, failure: FetchFailure, now: Moment) -> EndedPoll {
+    EndedPoll {
+        poll,
         at: now,
         status: None,
         way: Way::default(),

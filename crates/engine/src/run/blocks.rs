@@ -18,14 +18,14 @@ use super::conclude::member;
 use crate::event::{Event, Polled};
 use crate::fetch::FetchFailure;
 use crate::keep::{self, Finding, Seen};
-use crate::poll::{Done, PollResult};
+use crate::poll::{EndedPoll, PollResult};
 use crate::register::table_group;
 use crate::settings::TableSettings;
 use crate::source::Sighting;
 use crate::table::{
-    Asked, Batch, BlockRead, CONTENT_TYPE, CopiedBlock, CopyFile, CursorRead, CursorState, Range,
-    RowChange, Rows, Table, TableJob, TableRead, Update, Value, cut, difference, key_text,
-    limit_of, order,
+    Batch, BlockRead, CONTENT_TYPE, CopiedBlock, CopyFile, CursorRead, CursorState, Range,
+    RowChange, Rows, Table, TableRead, TableRequest, TableStatement, Update, Value, cut,
+    difference, key_text, limit_of, order,
 };
 use crate::{Error, clock};
 
@@ -326,31 +326,36 @@ impl Engine {
                 let copy = kept.copy.as_ref();
                 let body = copy.and_then(|copy| self.context.bodies.get(copy.body).ok());
                 let state = body.and_then(|body| CursorState::from_body(&body));
-                Some(Asked::Cursor(state.unwrap_or_default()))
+                Some(TableStatement::Cursor(state.unwrap_or_default()))
             }
-            _ => self.asked_for(&poll, &kept, at)?,
+            _ => self.statement_for(&poll, &kept, at)?,
         };
         let (Some(what), Some(state)) = (asked, self.tables.get(&source)) else {
             self.agenda.give_back(&poll, at);
-            let job = self.job(kept, Address::nowhere(), &poll, now);
+            let pending = self.pending_poll(kept, Address::nowhere(), &poll, now);
             let failure = FetchFailure::new(FailureKind::Other, "it is no block of the table");
-            return self.conclude(fail(job, failure, now), now);
+            return self.conclude(fail(pending, failure, now), now);
         };
-        if let Asked::Block { others, .. } = &what {
+        if let TableStatement::Block { others, .. } = &what {
             for (other, _) in others {
                 self.agenda.set_under_way(*other);
             }
         }
         let table = Arc::clone(&state.table);
-        let mut job = self.job(kept, Address::nowhere(), &poll, now);
-        job.table = Some(TableJob { table, what });
-        self.begin(job);
+        let mut pending = self.pending_poll(kept, Address::nowhere(), &poll, now);
+        pending.table = Some(TableRequest { table, what });
+        self.begin(pending);
         Ok(())
     }
 
     /// What is read for a block: digests, where they will do, else its range, and that of
     /// the next one too if both have few rows left.
-    fn asked_for(&self, poll: &Poll, kept: &Kept, at: Time) -> Result<Option<Asked>, Error> {
+    fn statement_for(
+        &self,
+        poll: &Poll,
+        kept: &Kept,
+        at: Time,
+    ) -> Result<Option<TableStatement>, Error> {
         let (source, id) = (kept.element.source, kept.element.id);
         let Some(mut range) = Range::of_locator(&kept.element.locator) else {
             return Ok(None);
@@ -373,19 +378,25 @@ impl Engine {
         } else if let Some(digests) = self.digests_for(poll, kept, &range, at)? {
             return Ok(Some(digests));
         }
-        Ok(Some(Asked::Block { range, others }))
+        Ok(Some(TableStatement::Block { range, others }))
     }
 }
 
 /// From an answer to what follows.
 impl Engine {
-    pub(super) fn conclude_table(&mut self, mut done: Done, now: Moment) -> Result<(), Error> {
-        let read = match &mut done.found {
+    pub(super) fn conclude_table(
+        &mut self,
+        mut ended: EndedPoll,
+        now: Moment,
+    ) -> Result<(), Error> {
+        let read = match &mut ended.found {
             Ok(PollResult::Read(reading)) => reading.table.take(),
             _ => None,
         };
-        let others = match done.job.table.as_ref().map(|ask| &ask.what) {
-            Some(Asked::Block { others, .. }) => others.iter().map(|(id, _)| *id).collect(),
+        let others = match ended.poll.table.as_ref().map(|ask| &ask.what) {
+            Some(TableStatement::Block { others, .. }) => {
+                others.iter().map(|(id, _)| *id).collect()
+            }
             _ => Vec::new(),
         };
         for other in &others {
@@ -393,11 +404,11 @@ impl Engine {
         }
         self.progress.n_polls += 1;
         match read.map(|read| *read) {
-            Some(TableRead::Block(read)) => self.conclude_block(&done, *read, &others, now),
-            Some(TableRead::Digests(read)) => self.conclude_digests(&done, read, now),
-            Some(TableRead::Cursor(read)) => self.conclude_cursor(&done, read, now),
+            Some(TableRead::Block(read)) => self.conclude_block(&ended, *read, &others, now),
+            Some(TableRead::Digests(read)) => self.conclude_digests(&ended, read, now),
+            Some(TableRead::Cursor(read)) => self.conclude_cursor(&ended, read, now),
             None => {
-                self.conclude_element(&done.seen(), now)?;
+                self.conclude_element(&ended.seen(), now)?;
                 Ok(())
             }
         }
@@ -414,22 +425,22 @@ impl Engine {
 
     fn conclude_block(
         &mut self,
-        done: &Done,
+        ended: &EndedPoll,
         read: BlockRead,
         merged: &[ElementId],
         now: Moment,
     ) -> Result<(), Error> {
         let at = clock::time(now);
-        let source = done.job.kept.element.source;
+        let source = ended.poll.kept.element.source;
         let Some(name) = self
             .tables
             .get(&source)
             .map(|state| state.table.name.clone())
         else {
-            self.agenda.remove(done.job.kept.element.id, at);
+            self.agenda.remove(ended.poll.kept.element.id, at);
             return Ok(());
         };
-        let is_first = done.job.kept.copy.is_none();
+        let is_first = ended.poll.kept.copy.is_none();
         let n_changed = read.n_changed();
         let has_news = is_first || n_changed > 0 || read.columns != read.columns_before;
         let mut blocks = read.blocks;
@@ -439,7 +450,7 @@ impl Engine {
         let (range, n_rows, mut sighting) = blocks.remove(place_of_known(&blocks));
         sighting.n_parts = Some(n_changed as u32);
         // The rest of what is known of it stays, whatever its range is now.
-        let mut before = done.job.kept.clone();
+        let mut before = ended.poll.kept.clone();
         before.element.locator = range.locator(&name);
         let id = before.element.id;
         let body = sighting.body;
@@ -450,7 +461,7 @@ impl Engine {
         let seen = Seen {
             before: &before,
             finding: Finding::Here(&sighting),
-            ..done.seen()
+            ..ended.seen()
         };
         self.conclude_element(&seen, now)?;
         let Some(mut own) = self.ledger.kept(id)? else {
@@ -508,8 +519,8 @@ impl Engine {
                 rows: read.rows,
                 first: read.first,
                 blocks: digests,
-                found_at: done.at,
-                previous_poll_at: done.job.kept.history.synced_at,
+                found_at: ended.at,
+                previous_poll_at: ended.poll.kept.history.synced_at,
             });
         }
         Ok(())
@@ -609,16 +620,16 @@ impl Engine {
     }
 
     /// What is told of a block that a statement showed something of, and did not read whole.
-    pub(super) fn seen_beside(&self, kept: &Kept, done: &Done) -> Polled {
+    pub(super) fn seen_beside(&self, kept: &Kept, ended: &EndedPoll) -> Polled {
         Polled {
             element: kept.element.id,
             locator: kept.element.locator.clone(),
             source: self.ledger.name(kept.element.source),
-            at: done.at,
-            seconds: clock::millis_between(done.job.begun_at, done.at) as f64 / 1000.0,
+            at: ended.at,
+            seconds: clock::millis_between(ended.poll.begun_at, ended.at) as f64 / 1000.0,
             status: None,
             n_bytes: None,
-            purpose: done.job.purpose,
+            purpose: ended.poll.purpose,
             change: None,
             differs: false,
             versions: None,
@@ -629,11 +640,16 @@ impl Engine {
 
     /// Takes in the rows that a cursor brought. What it says of a block is not all of it, so
     /// the block is not polled by that; but its copy has them.
-    fn conclude_cursor(&mut self, done: &Done, read: CursorRead, now: Moment) -> Result<(), Error> {
+    fn conclude_cursor(
+        &mut self,
+        ended: &EndedPoll,
+        read: CursorRead,
+        now: Moment,
+    ) -> Result<(), Error> {
         let at = clock::time(now);
-        let source = done.job.kept.element.source;
-        self.conclude_element(&done.seen(), now)?;
-        let element = &done.job.kept.element;
+        let source = ended.poll.kept.element.source;
+        self.conclude_element(&ended.seen(), now)?;
+        let element = &ended.poll.kept.element;
         if read.is_cut_short {
             self.agenda.look_at(element.id, Some(element.host), at);
         }
@@ -671,7 +687,7 @@ impl Engine {
         }
         let mut n_shown = 0;
         for (id, rows) in by_block {
-            n_shown += self.refresh_block(id, rows, done, now)?;
+            n_shown += self.refresh_block(id, rows, ended, now)?;
         }
         self.trust.note_cursor(source, n_shown, 0);
         Ok(())
@@ -683,7 +699,7 @@ impl Engine {
         &mut self,
         id: ElementId,
         news: Rows,
-        done: &Done,
+        ended: &EndedPoll,
         now: Moment,
     ) -> Result<usize, Error> {
         // One that is being read will show them too.
@@ -759,18 +775,18 @@ impl Engine {
         let mut own = kept.clone();
         own.element.locator = range.locator(&name);
         own.copy = Some(Copy {
-            fetched_at: done.at,
-            changed_at: Some(done.at),
+            fetched_at: ended.at,
+            changed_at: Some(ended.at),
             ..of_part(&copy, &sighting)
         });
-        let change = keep::change(&kept, &own, done.at, ChangeKind::Changed, None);
+        let change = keep::change(&kept, &own, ended.at, ChangeKind::Changed, None);
         self.ledger.write_change(change);
         self.progress.n_changes += 1;
         self.told.push(Event::Polled(Polled {
             n_bytes: Some(sighting.n_bytes),
             change: Some(ChangeKind::Changed),
             versions: sighting.body.map(|body| (copy.body, body)),
-            ..self.seen_beside(&own, done)
+            ..self.seen_beside(&own, ended)
         }));
         self.ledger.write(own.clone());
         digests.push((id, Some(copied(&sighting, n_rows))));
@@ -794,8 +810,8 @@ impl Engine {
                 rows,
                 first: Vec::new(),
                 blocks: digests,
-                found_at: done.at,
-                previous_poll_at: done.job.kept.history.synced_at,
+                found_at: ended.at,
+                previous_poll_at: ended.poll.kept.history.synced_at,
             });
         }
         Ok(n_news)

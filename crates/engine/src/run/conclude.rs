@@ -13,7 +13,7 @@ use super::listed::{NamedElement, ToAdd};
 use super::listings::not_whole;
 use crate::event::{Event, Polled};
 use crate::keep::{self, Conclusion, Finding, SchedulerUpdate, Seen};
-use crate::poll::Done;
+use crate::poll::EndedPoll;
 use crate::settings::SourceSettings;
 use crate::source::Sighting;
 use crate::trust::PollEvidence;
@@ -22,17 +22,17 @@ use crate::{Error, clock, fetch};
 
 impl Engine {
     /// Takes in what a poll came to.
-    pub(super) fn conclude(&mut self, done: Done, now: Moment) -> Result<(), Error> {
-        if done.job.table.is_some() {
-            return self.conclude_table(done, now);
+    pub(super) fn conclude(&mut self, ended: EndedPoll, now: Moment) -> Result<(), Error> {
+        if ended.poll.table.is_some() {
+            return self.conclude_table(ended, now);
         }
-        match &done.job.search {
-            Some(search) if search.page.is_some() => self.conclude_page(done, now),
-            Some(_) => self.conclude_row(&done, now),
+        match &ended.poll.search {
+            Some(search) if search.page.is_some() => self.conclude_page(ended, now),
+            Some(_) => self.conclude_row(&ended, now),
             None => {
-                let is_asked = self.conclude_element(&done.seen(), now)?;
+                let is_asked = self.conclude_element(&ended.seen(), now)?;
                 self.progress.n_polls += u64::from(is_asked);
-                self.take_in_entries(done, now)
+                self.take_in_entries(ended, now)
             }
         }
     }

@@ -9,8 +9,8 @@ use super::Engine;
 use super::conclude::SharedAnswer;
 use crate::event::{Event, Polled};
 use crate::keep::{Finding, Seen};
-use crate::poll::Done;
-use crate::table::{Asked, KnownDigest, Range};
+use crate::poll::EndedPoll;
+use crate::table::{KnownDigest, Range, TableStatement};
 use crate::{Error, clock};
 
 impl Engine {
@@ -23,7 +23,7 @@ impl Engine {
         kept: &Kept,
         range: &Range,
         at: Time,
-    ) -> Result<Option<Asked>, Error> {
+    ) -> Result<Option<TableStatement>, Error> {
         let source = kept.element.source;
         // An audit tells whether a copy is fresh: at once, and for certain. After a failure
         // nobody knows whether it was the digest that the database would not make.
@@ -54,7 +54,7 @@ impl Engine {
                 known.extend(next.map(|(digest, _)| digest));
             }
         }
-        Ok(Some(Asked::Digests(known)))
+        Ok(Some(TableStatement::Digests(known)))
     }
 
     /// What a block's digest was, and the chance that it is another now; nothing if it is
@@ -85,14 +85,14 @@ impl Engine {
     /// that is not is read next.
     pub(super) fn conclude_digests(
         &mut self,
-        done: &Done,
+        ended: &EndedPoll,
         compared: Vec<(KnownDigest, Option<String>)>,
         now: Moment,
     ) -> Result<(), Error> {
-        let own = done.job.kept.element.id;
+        let own = ended.poll.kept.element.id;
         let answer = SharedAnswer {
-            begun_at: done.job.begun_at,
-            at: done.at,
+            begun_at: ended.poll.begun_at,
+            at: ended.at,
             status: None,
             purpose: Purpose::Due,
         };
@@ -100,13 +100,13 @@ impl Engine {
             let id = known.id;
             if id == own {
                 let Some(digest) = same else {
-                    self.note_difference(done, now)?;
+                    self.note_difference(ended, now)?;
                     continue;
                 };
-                let before = with_digest(done.job.kept.clone(), digest);
+                let before = with_digest(ended.poll.kept.clone(), digest);
                 let seen = Seen {
                     before: &before,
-                    ..done.seen()
+                    ..ended.seen()
                 };
                 self.conclude_element(&seen, now)?;
                 continue;
@@ -140,31 +140,31 @@ impl Engine {
 
     /// The block that was polled has changed: the statement was a poll that showed no more
     /// than that, and the next one reads it.
-    fn note_difference(&mut self, done: &Done, now: Moment) -> Result<(), Error> {
-        let (id, source) = (done.job.kept.element.id, done.job.kept.element.source);
+    fn note_difference(&mut self, ended: &EndedPoll, now: Moment) -> Result<(), Error> {
+        let (id, source) = (ended.poll.kept.element.id, ended.poll.kept.element.source);
         let at = clock::time(now);
         self.set_differs(source, id);
         let kept = self.ledger.kept(id)?;
-        let before = kept.unwrap_or_else(|| done.job.kept.clone());
+        let before = kept.unwrap_or_else(|| ended.poll.kept.clone());
         let mut kept = before.clone();
         kept.history.n_polls = kept.history.n_polls.saturating_add(1);
-        kept.history.polled_at = Some(done.at);
+        kept.history.polled_at = Some(ended.at);
         let poll = springtide_store::Poll {
             element: id,
             source,
-            begun_at: done.job.begun_at,
-            at: done.at,
+            begun_at: ended.poll.begun_at,
+            at: ended.at,
             since: before.history.synced_at,
             outcome: PollOutcome::Differs,
             status: None,
             error: None,
-            purpose: done.job.purpose,
-            is_counted: done.job.is_counted,
+            purpose: ended.poll.purpose,
+            is_counted: ended.poll.is_counted,
             age_ms: None,
         };
         self.told.push(Event::Polled(Polled {
             differs: true,
-            ..self.seen_beside(&kept, done)
+            ..self.seen_beside(&kept, ended)
         }));
         self.ledger.count(&before, &kept, Some(&poll));
         self.ledger.write_poll(poll);

@@ -8,7 +8,7 @@ use springtide_store::{Element, ElementId, Fact, Kept, Moment, Purpose, Role};
 use super::Engine;
 use super::conclude::SharedAnswer;
 use crate::event::Event;
-use crate::poll::{Done, PollResult};
+use crate::poll::{EndedPoll, PollResult};
 use crate::register::feed_group;
 use crate::source::Sighting;
 use crate::source::feed::LONGEST_PAUSE;
@@ -16,11 +16,11 @@ use crate::{Error, clock};
 
 impl Engine {
     /// Takes in what a feed shows of its entries, each a poll of its own.
-    pub(super) fn take_in_entries(&mut self, done: Done, now: Moment) -> Result<(), Error> {
-        let Ok(PollResult::Read(reading)) = done.found else {
+    pub(super) fn take_in_entries(&mut self, ended: EndedPoll, now: Moment) -> Result<(), Error> {
+        let Ok(PollResult::Read(reading)) = ended.found else {
             return Ok(());
         };
-        let source = done.job.kept.element.source;
+        let source = ended.poll.kept.element.source;
         if let Some(state) = self.sources.get_mut(&source)
             && reading.push.is_some()
             && reading.push != state.push
@@ -36,17 +36,17 @@ impl Engine {
             return Ok(());
         }
         let answer = SharedAnswer {
-            begun_at: done.job.begun_at,
-            at: done.at,
-            status: done.status,
-            purpose: match done.job.purpose {
+            begun_at: ended.poll.begun_at,
+            at: ended.at,
+            status: ended.status,
+            purpose: match ended.poll.purpose {
                 Purpose::Asked => Purpose::Asked,
                 _ => Purpose::Due,
             },
         };
         let mut n_elements = 0;
         for (id, sighting) in reading.others {
-            let Some((kept, is_new)) = self.entry(&done.job.kept.element, id, &sighting)? else {
+            let Some((kept, is_new)) = self.entry(&ended.poll.kept.element, id, &sighting)? else {
                 continue;
             };
             n_elements += u64::from(is_new);

@@ -17,14 +17,14 @@ use crate::{Error, clock};
 const MOST_FREE: u32 = 300;
 /// A source has as many listings as it may have elements, since one that names none is of
 /// no use; but at least as many as are free,
-const FEWEST: u64 = MOST_FREE as u64;
+const MIN_LISTINGS: u64 = MOST_FREE as u64;
 /// and no more than one index of the protocol names.
-const MOST: u64 = 50_000;
+const MAX_LISTINGS: u64 = 50_000;
 
 impl SourceState {
     /// How many listings it may have.
     pub(super) fn max_listings(&self) -> u64 {
-        self.settings.max_elements.clamp(FEWEST, MOST)
+        self.settings.max_elements.clamp(MIN_LISTINGS, MAX_LISTINGS)
     }
 }
 
@@ -56,7 +56,7 @@ impl Engine {
             };
             let source = kept.element.source;
             let most = self.sources.get(&source).map(SourceState::max_listings);
-            let most = most.unwrap_or(MOST);
+            let most = most.unwrap_or(MAX_LISTINGS);
             let problem = format!("listings left out: {n}; a source has at most {most}");
             self.set_listing_error(&kept, Some(not_whole(&kept, &problem, now)));
         }

@@ -45,7 +45,7 @@ use crate::handle::{Command, Controls, Pulse};
 use crate::ledger::Ledger;
 use crate::newcomers::Newcomers;
 use crate::permits::{self, Permit, Permits};
-use crate::poll::{self, Job, Message, Onward, PollContext};
+use crate::poll::{self, Message, Onward, PendingPoll, PollContext};
 use crate::reach::{Reach, Reaches};
 use crate::search::Search;
 use crate::settings::{Settings, SourceSettings};
@@ -193,12 +193,12 @@ enum Waiter {
     /// The fetch of a robots.txt.
     Robots(GroupId, Reach, Url),
     /// A request to a search source that is at another host than the rest of it.
-    Search(Box<Job>),
+    Search(Box<PendingPoll>),
 }
 
 /// Something that may begin, or go on.
 enum Launch {
-    Poll(Box<Job>),
+    Poll(Box<PendingPoll>),
     Robots(GroupId, Reach, Url, Option<Robots>),
     /// What is said to someone under way who asked.
     Grant(oneshot::Sender<(Permit, GroupId)>, Permit, GroupId),
@@ -413,11 +413,11 @@ impl Engine {
             RunScope::Everything | RunScope::DueNow => Purpose::Due,
         };
         let at = clock::time(self.clock.now());
-        let paused = self.paused(self.troubles.keys().copied().collect(), at)?;
+        let paused = self.paused_hosts(self.troubles.keys().copied().collect(), at)?;
         let resumes_at = clock::moment_of(self.agenda.spends_at(purpose, at));
         Ok(Ended {
             why,
-            paused,
+            paused_hosts: paused,
             n_polls: self.progress.n_polls,
             n_changes: self.progress.n_changes,
             n_failed: self.progress.n_failed,
@@ -429,7 +429,7 @@ impl Engine {
     /// What someone who holds the engine wants.
     fn obey(&mut self, command: Command) -> Result<(), Error> {
         match command {
-            Command::Poll(ids) => self.ask_for(ids),
+            Command::Poll(ids) => self.poll_next(ids),
             Command::Hint(ids, changed_at) => {
                 let now = self.clock.now();
                 for id in ids {
@@ -476,7 +476,7 @@ impl Engine {
             n_under_way: self.agenda.n_under_way() + self.progress.n_robots,
             may_spend: self.agenda.spends_at(Purpose::Due, at) <= at,
             next_at: clock::moment_of(if wake_at < at { at } else { wake_at }),
-            paused: self.paused(self.troubles.keys().copied().collect(), at)?,
+            paused_hosts: self.paused_hosts(self.troubles.keys().copied().collect(), at)?,
         })
     }
 
@@ -641,12 +641,12 @@ impl Engine {
         for launch in self.launches.drain(..) {
             let gate = self.agenda.gate_mut();
             match launch {
-                Launch::Poll(job) => {
-                    gate.left(job.host, at);
-                    let source = self.sources.get(&job.kept.element.source);
+                Launch::Poll(pending) => {
+                    gate.left(pending.host, at);
+                    let source = self.sources.get(&pending.kept.element.source);
                     let reach = source.map_or_else(Reach::default, |state| state.reach);
                     let context = self.context.reaching(reach, &self.reaches);
-                    self.tasks.spawn(poll::poll(*job, context));
+                    self.tasks.spawn(poll::poll(*pending, context));
                 }
                 Launch::Robots(group, reach, url, previous) => {
                     gate.left(group, at);

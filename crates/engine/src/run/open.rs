@@ -158,7 +158,7 @@ impl Engine {
         engine.progress.is_first_pass_over = engine.n_new() == 0;
         engine.expect();
         if let RunScope::These(ids) = &engine.until.what {
-            engine.ask_for(ids.clone())?;
+            engine.poll_next(ids.clone())?;
         }
         let (n_new, seconds) = (engine.n_new(), begun.elapsed().as_secs_f64());
         engine.told.push(Event::Started {
@@ -293,7 +293,7 @@ impl Engine {
     }
 
     /// Someone wants these to be polled next.
-    pub(super) fn ask_for(&mut self, ids: Vec<ElementId>) -> Result<(), Error> {
+    pub(super) fn poll_next(&mut self, ids: Vec<ElementId>) -> Result<(), Error> {
         for id in ids {
             let kept = self.ledger.kept(id)?;
             let kept = kept.map(|kept| self.polled_for(kept)).transpose()?;

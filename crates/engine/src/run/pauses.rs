@@ -7,7 +7,7 @@ use springtide_policy::agenda::Pause;
 use springtide_policy::{GroupId, Time};
 
 use super::Engine;
-use crate::event::{Event, Paused};
+use crate::event::{Event, PausedHost};
 use crate::{Error, clock};
 
 /// Whoever runs once waits so long for a host that has failed: for a few tries. What is
@@ -29,7 +29,7 @@ impl Engine {
             self.troubles.insert(host.group, why.to_owned());
         }
         let groups = self.troubles.keys().copied().collect();
-        let paused = self.paused(groups, at)?;
+        let paused = self.paused_hosts(groups, at)?;
         self.told.extend(paused.into_iter().map(Event::Paused));
         Ok(())
     }
@@ -45,13 +45,17 @@ impl Engine {
             return Ok(());
         }
         self.troubles.insert(group, trouble);
-        let paused = self.paused(vec![group], at)?;
+        let paused = self.paused_hosts(vec![group], at)?;
         self.told.extend(paused.into_iter().map(Event::Paused));
         Ok(())
     }
 
-    /// Those of these hosts that are left alone now.
-    pub(super) fn paused(&self, mut groups: Vec<GroupId>, at: Time) -> Result<Vec<Paused>, Error> {
+    /// Those of these hosts that are paused now.
+    pub(super) fn paused_hosts(
+        &self,
+        mut groups: Vec<GroupId>,
+        at: Time,
+    ) -> Result<Vec<PausedHost>, Error> {
         let gate = self.agenda.gate();
         groups.retain(|group| gate.pause(*group, at).is_some());
         let mut paused = Vec::new();
@@ -63,11 +67,11 @@ impl Engine {
             ) {
                 // Whose host it is, is said.
                 let why = why.strip_prefix(&format!("{host} is ")).unwrap_or(why);
-                paused.push(Paused {
+                paused.push(PausedHost {
                     why: why.to_owned(),
                     host,
                     until,
-                    is_asked: gate.pause(group, at) == Some(Pause::RetryAfter),
+                    is_requested: gate.pause(group, at) == Some(Pause::RetryAfter),
                 });
             }
         }

@@ -17,9 +17,9 @@ use super::begin::{Address, fail};
 use super::{Engine, SourceState, Waiter};
 use crate::keep::describe;
 use crate::permits::{Permission, Permit};
-use crate::poll::{self, Job, Message};
+use crate::poll::{self, Message, PendingPoll};
 use crate::search::rows::FileRows;
-use crate::search::{self, AskedPage, HeldRow, Preparation, Search, SearchJob, form};
+use crate::search::{self, AskedPage, HeldRow, Preparation, Search, SearchBoxRequest, form};
 use crate::settings::Difference;
 use crate::source::search::{ResultPage, RowById};
 use crate::{EndReason, Error, clock};
@@ -166,51 +166,51 @@ impl Engine {
     /// something comes first.
     pub(super) fn begin_search(&mut self, poll: SearchPoll, now: Moment) -> Result<(), Error> {
         let (at, source) = (clock::time(now), SourceId(poll.source.0));
-        let job = match poll.request {
+        let pending = match poll.request {
             SearchRequest::Page(_) => self.page_job(source, poll, now)?,
             SearchRequest::Row(id) => self.row_job(source, id, poll, now)?,
         };
-        let Some(mut job) = job else {
+        let Some(mut pending) = pending else {
             self.agenda.give_back_search(&poll, at);
             return Ok(());
         };
-        let host = self.host_of(&job.url)?;
+        let host = self.host_of(&pending.url)?;
         let reach = self.reach_of(source);
-        match self.permits.ask(host, &job.url, reach, now) {
+        match self.permits.ask(host, &pending.url, reach, now) {
             Permission::Known(Permit::Go) if host == poll.group => {
-                self.leave_for_search(&job, at);
-                self.begin(job);
+                self.leave_for_search(&pending, at);
+                self.begin(pending);
             }
             Permission::Known(Permit::Go) => {
                 // Rows by id are elsewhere, where turns are given too.
-                job.host = host;
+                pending.host = host;
                 self.agenda.gate_mut().give_back(poll.group, at);
-                self.wait_for_turn(host, Waiter::Search(Box::new(job)), at);
+                self.wait_for_turn(host, Waiter::Search(Box::new(pending)), at);
             }
             Permission::Known(permit) => {
                 self.agenda.give_back_search(&poll, at);
-                let silence = self.permits.silence(job.host, &job.url);
-                self.conclude(poll::keep_out(job, permit, silence, now), now)?;
+                let silence = self.permits.silence(pending.host, &pending.url);
+                self.conclude(poll::keep_out(pending, permit, silence, now), now)?;
             }
             Permission::Coming => self.agenda.give_back_search(&poll, at),
             Permission::Unknown if host == poll.group => {
                 self.agenda.refund_search(&poll);
-                self.fetch_robots(host, reach, &job.url, at);
+                self.fetch_robots(host, reach, &pending.url, at);
             }
             Permission::Unknown => {
                 self.agenda.give_back_search(&poll, at);
-                self.permits.begin(host, &job.url);
+                self.permits.begin(host, &pending.url);
                 self.agenda.gate_mut().hold(host, at);
                 self.progress.n_robots += 1;
-                self.wait_for_turn(host, Waiter::Robots(host, reach, job.url), at);
+                self.wait_for_turn(host, Waiter::Robots(host, reach, pending.url), at);
             }
         }
         Ok(())
     }
 
     /// A request to a search source leaves, and counts there.
-    pub(super) fn leave_for_search(&mut self, job: &Job, at: Time) {
-        if let Some(decisions) = self.decisions(job.kept.element.source) {
+    pub(super) fn leave_for_search(&mut self, poll: &PendingPoll, at: Time) {
+        if let Some(decisions) = self.decisions(poll.kept.element.source) {
             decisions.left(at);
         }
     }
@@ -221,7 +221,7 @@ impl Engine {
         source: SourceId,
         poll: SearchPoll,
         now: Moment,
-    ) -> Result<Option<Job>, Error> {
+    ) -> Result<Option<PendingPoll>, Error> {
         let SearchRequest::Page(request) = poll.request else {
             return Ok(None);
         };
@@ -255,19 +255,19 @@ impl Engine {
             text,
             wanted: poll.wanted.map(|id| (id, poll.purpose)),
         };
-        let job = self.job(kept, filled.url.into(), &of_box(search_box, &poll), now);
-        Ok(Some(Job {
+        let pending = self.pending_poll(kept, filled.url.into(), &of_box(search_box, &poll), now);
+        Ok(Some(PendingPoll {
             purpose: Purpose::Due,
             protocol: Arc::new(ResultPage {
                 form,
                 body: filled.body,
                 number: request.number,
             }),
-            search: Some(SearchJob {
+            search: Some(SearchBoxRequest {
                 poll,
                 page: Some(page),
             }),
-            ..job
+            ..pending
         }))
     }
 
@@ -278,7 +278,7 @@ impl Engine {
         id: ElementId,
         poll: SearchPoll,
         now: Moment,
-    ) -> Result<Option<Job>, Error> {
+    ) -> Result<Option<PendingPoll>, Error> {
         let Some(kept) = self.ledger.kept(id)? else {
             return Ok(None);
         };
@@ -294,18 +294,18 @@ impl Engine {
             Ok(filled) => (filled.url.into(), None),
             Err(failure) => (Address::nowhere(), Some(failure)),
         };
-        let job = Job {
+        let pending = PendingPoll {
             protocol: Arc::new(RowById { form: form.clone() }),
-            search: Some(SearchJob { poll, page: None }),
-            ..self.job(kept, address, &of_box(id, &poll), now)
+            search: Some(SearchBoxRequest { poll, page: None }),
+            ..self.pending_poll(kept, address, &of_box(id, &poll), now)
         };
         match failure {
             Some(failure) => {
                 // Its id makes no address: nobody was asked.
-                self.conclude_element(&fail(job, failure, now).seen(), now)?;
+                self.conclude_element(&fail(pending, failure, now).seen(), now)?;
                 Ok(None)
             }
-            None => Ok(Some(job)),
+            None => Ok(Some(pending)),
         }
     }
 
@@ -332,13 +332,13 @@ impl Engine {
 
     /// A request to a search source whose host is left alone for longer than it is worth
     /// waiting.
-    pub(super) fn come_back_later(&mut self, job: &Job, at: Time) {
-        let Some(search) = &job.search else {
+    pub(super) fn come_back_later(&mut self, poll: &PendingPoll, at: Time) {
+        let Some(search) = &poll.search else {
             return;
         };
-        let until = self.agenda.retry_at(Some(job.host), 1, at, &mut self.rng);
+        let until = self.agenda.retry_at(Some(poll.host), 1, at, &mut self.rng);
         self.agenda.refund_search(&search.poll);
-        if let Some(decisions) = self.decisions(job.kept.element.source) {
+        if let Some(decisions) = self.decisions(poll.kept.element.source) {
             decisions.leave_alone(until.since(at), at);
         }
     }

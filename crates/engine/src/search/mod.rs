@@ -30,7 +30,7 @@ pub(crate) use prepare::{Preparation, Prepared};
 use rows::FileRows;
 
 /// No number of an answer counts more than this.
-const MOST: f64 = 1e12;
+const MAX_NUMBER: f64 = 1e12;
 /// Bytes of a cell that terms are taken from.
 const LONGEST_CELL: usize = 1024;
 /// What polls of a search source share: how it is asked, and what we hold.
@@ -51,7 +51,7 @@ struct Held {
 
 /// What a search source is asked for.
 #[derive(Debug)]
-pub(crate) struct SearchJob {
+pub(crate) struct SearchBoxRequest {
     pub(crate) poll: SearchPoll,
     /// A page of the answer to a query; if not, one row.
     pub(crate) page: Option<AskedPage>,
@@ -138,7 +138,12 @@ impl Form {
     /// How far two versions are apart, if that counts.
     fn difference(&self, before: Option<&str>, after: Option<&str>) -> Option<f64> {
         let staleness = self.search.staleness.as_ref()?;
-        Some(staleness.difference.between(before?, after?).min(MOST))
+        Some(
+            staleness
+                .difference
+                .between(before?, after?)
+                .min(MAX_NUMBER),
+        )
     }
 
     /// What a row counts, if a column says so.
@@ -147,7 +152,9 @@ impl Form {
             RowWeight::Number(number) => *number,
             RowWeight::Column(name) => {
                 let number: f64 = cell_of(name)?.trim().parse().ok()?;
-                Some(number).filter(|number| *number >= 0.0)?.min(MOST)
+                Some(number)
+                    .filter(|number| *number >= 0.0)?
+                    .min(MAX_NUMBER)
             }
         };
         Weight::new(number).ok()

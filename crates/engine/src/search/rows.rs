@@ -81,7 +81,7 @@ pub struct FileRow {
 }
 
 /// The longest file, unpacked, in bytes.
-const LONGEST: u64 = 2 << 30;
+const MAX_FILE_BYTES: u64 = 2 << 30;
 
 impl FileRows {
     /// Reads a file of rows: CSV with a header, packed or not. `id` is a column.
@@ -91,8 +91,8 @@ impl FileRows {
     pub fn read(path: &Path) -> Result<Self, RowsError> {
         let mut bytes = Vec::new();
         let file = unpacked(File::open(path)?)?;
-        file.take(LONGEST + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > LONGEST {
+        file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > MAX_FILE_BYTES {
             return Err(RowsError::TooLong);
         }
         Self::parse(&bytes)

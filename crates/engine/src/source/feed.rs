@@ -23,8 +23,8 @@ use super::{
 use crate::detect::{Lens, decode};
 use crate::settings::FeedEntries;
 
-/// Bytes of a feed.
-const LONGEST: usize = 50 << 20;
+/// The longest feed, in bytes.
+const MAX_BYTES: usize = 50 << 20;
 /// The most entries of a feed that are read, whatever the settings allow: real ones have
 /// some dozens, and all are in memory at once.
 const MOST_ENTRIES: usize = 20_000;
@@ -266,8 +266,8 @@ pub fn parse_feed(
     base: &Url,
     max_entries: usize,
 ) -> Result<ParsedFeed, FeedProblem> {
-    if bytes.len() > LONGEST {
-        return Err(FeedProblem::TooLong(LONGEST));
+    if bytes.len() > MAX_BYTES {
+        return Err(FeedProblem::TooLong(MAX_BYTES));
     }
     let max_entries = max_entries.min(MOST_ENTRIES);
     let text = decode(bytes, content_type);

@@ -9,7 +9,7 @@ use super::feed::ParsedFeed;
 /// Links of one answer that are looked at.
 const MOST_LINKS: usize = 50;
 /// Longer addresses are not used.
-const LONGEST: usize = 2000;
+const MAX_ADDRESS: usize = 2000;
 
 /// Who tells of changes, and by what name they know the feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub(crate) fn offered(links: &[String], feed: &ParsedFeed, base: &Url) -> Option
 fn address(text: &str, base: &Url) -> Option<Url> {
     let url = base.join(text.trim()).ok()?;
     let is_web = matches!(url.scheme(), "http" | "https") && url.has_host();
-    (is_web && url.as_str().len() <= LONGEST).then_some(url)
+    (is_web && url.as_str().len() <= MAX_ADDRESS).then_some(url)
 }
 
 /// The targets in the value of a Link header, each with its relation: RFC 8288, 3.

@@ -47,7 +47,7 @@ pub(crate) use value::{Rows, key_text};
 use crate::blocking::blocking;
 use crate::fail_point::fail_point;
 use crate::fetch::{FetchFailure, group_of};
-use crate::poll::{Done, Job, Message, PollContext, PollResult, Way};
+use crate::poll::{EndedPoll, Message, PendingPoll, PollContext, PollResult, Way};
 use crate::settings::{GroupRule, SourceSettings, TableSettings};
 use crate::source::{OwnSighting, Reading, Sighting};
 
@@ -65,14 +65,14 @@ pub(crate) struct Table {
 
 /// What a database is asked for.
 #[derive(Debug, Clone)]
-pub(crate) struct TableJob {
+pub(crate) struct TableRequest {
     pub(crate) table: Arc<Table>,
-    pub(crate) what: Asked,
+    pub(crate) what: TableStatement,
 }
 
 /// What a poll of a table reads.
 #[derive(Debug, Clone)]
-pub(crate) enum Asked {
+pub(crate) enum TableStatement {
     /// The rows of a block. The range may be larger than that of the element, if it takes
     /// in what comes after it: those are the elements that it takes in, and their copies.
     Block {
@@ -293,27 +293,27 @@ impl Table {
 
     async fn read(
         &self,
-        what: &Asked,
+        what: &TableStatement,
         copy: Option<&Copy>,
         bodies: &Bodies,
     ) -> Result<TableRead, FetchFailure> {
         let (mut database, mut shape) = self.connect().await?;
         let mut has_same_columns = true;
         let read = match what {
-            Asked::Block { range, others } => {
+            TableStatement::Block { range, others } => {
                 let others = others.iter().map(|(_, copy)| copy);
                 let copies: Vec<&Copy> = copy.into_iter().chain(others).collect();
                 let read = self.read_block(&mut database, &mut shape, range, &copies, bodies);
                 read.await.map(|read| TableRead::Block(Box::new(read)))
             }
-            Asked::Digests(known) => {
+            TableStatement::Digests(known) => {
                 let read = self.read_digests(&mut database, &shape, known).await;
                 read.map(|(compared, is_same)| {
                     has_same_columns = is_same;
                     TableRead::Digests(compared)
                 })
             }
-            Asked::Cursor(state) => {
+            TableStatement::Cursor(state) => {
                 let read = cursor::read(self, &mut database, &mut shape, state, bodies);
                 read.await.map(TableRead::Cursor)
             }
@@ -615,8 +615,8 @@ fn login(settings: &TableSettings, contact: Option<String>) -> Login {
 }
 
 /// Makes a poll of a table, and tells the loop.
-pub(crate) async fn poll(job: Job, ask: TableJob, context: PollContext) {
-    let copy = job.kept.copy.as_ref();
+pub(crate) async fn poll(poll: PendingPoll, ask: TableRequest, context: PollContext) {
+    let copy = poll.kept.copy.as_ref();
     let read = ask.table.read(&ask.what, copy, &context.bodies);
     let read = AssertUnwindSafe(read).catch_unwind().await;
     let read = read.unwrap_or_else(|_| {
@@ -632,7 +632,7 @@ pub(crate) async fn poll(job: Job, ask: TableJob, context: PollContext) {
         (Err(failure), Verdict::Trouble) => failure.message.clone(),
         _ => String::new(),
     };
-    context.tell(Message::Ended(job.host, verdict, trouble));
+    context.tell(Message::Ended(poll.host, verdict, trouble));
     fail_point("answered");
     let found = read.map(|read| {
         let own = match &read {
@@ -646,8 +646,8 @@ pub(crate) async fn poll(job: Job, ask: TableJob, context: PollContext) {
         }))
     });
     let at = context.clock.now();
-    context.tell(Message::Done(Box::new(Done {
-        job,
+    context.tell(Message::Done(Box::new(EndedPoll {
+        poll,
         at,
         status: None,
         way: Way::default(),

@@ -13,7 +13,7 @@ use super::{NoticeTarget, NoticeTo};
 use crate::door::hex;
 
 /// How long a receiver may take.
-const LONGEST: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// What of its answer is read.
 const MOST_ANSWERED: u64 = 100_000;
 
@@ -49,7 +49,7 @@ pub(super) async fn deliver(
             NoticeTo::Command(line) => run(line, folder, &body, signature).await,
         }
     };
-    match tokio::time::timeout(LONGEST, delivered).await {
+    match tokio::time::timeout(TIMEOUT, delivered).await {
         Ok(delivered) => delivered,
         Err(_) => Err("it takes too long".to_owned()),
     }

@@ -16,7 +16,7 @@ use springtide_engine::fetch::guard::{Guard, is_public};
 use springtide_engine::settings::HttpSettings;
 
 /// How long a server may take for one answer.
-const LONGEST: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// What is told of the events of one notice; the rest is on the dashboard.
 const MOST_TEXT: usize = 200_000;
 /// Lines of mail have 998 characters at the most, by RFC 5322; a page may be one line.
@@ -142,7 +142,7 @@ impl Mail {
             .port(self.smtp.port)
             .tls(tls)
             .hello_name(ClientId::Domain(domain.to_owned()))
-            .timeout(Some(LONGEST));
+            .timeout(Some(TIMEOUT));
         if let (Some(user), Some(password)) = (&self.smtp.user, &self.smtp.password) {
             builder = builder.credentials(Credentials::new(user.clone(), password.clone()));
         }

@@ -24,7 +24,7 @@ use crate::notices;
 use crate::params::Params;
 use crate::problem::Problem;
 
-/// Hosts that are listed: those that are left alone first.
+/// Hosts that are listed: paused ones first.
 const MOST_HOSTS: usize = 100;
 
 #[derive(Template)]
@@ -108,12 +108,12 @@ pub(super) async fn check(State(app): State<Shared>) -> Response<Body> {
 /// What the next request waits for.
 fn waits_for(pulse: &Pulse) -> &'static str {
     let is_for_host =
-        |paused: &springtide_engine::Paused| pulse.next_at.is_some_and(|at| at >= paused.until);
+        |paused: &springtide_engine::PausedHost| pulse.next_at.is_some_and(|at| at >= paused.until);
     match pulse.next_at {
         None => "",
         Some(at) if at <= pulse.at => "",
         Some(_) if !pulse.may_spend => "when the budget allows it",
-        Some(_) if pulse.paused.iter().any(is_for_host) => "when a host is asked again",
+        Some(_) if pulse.paused_hosts.iter().any(is_for_host) => "when a host is asked again",
         Some(_) => "when it is due, or its host may be asked again",
     }
 }
@@ -187,7 +187,7 @@ async fn shown(
     let rows = hosts.iter().take(MOST_HOSTS).map(|host| {
         let name = names.get(&host.group).cloned().unwrap_or_default();
         // The engine knows what it was; in the store is only of what kind.
-        let paused = pulse.iter().flat_map(|pulse| &pulse.paused);
+        let paused = pulse.iter().flat_map(|pulse| &pulse.paused_hosts);
         let mut why = paused
             .filter(|paused| paused.host == name)
             .map(|p| p.why.clone());
