@@ -9,7 +9,7 @@ use serde::Serialize;
 use springtide_engine::clock;
 use springtide_engine::origin::{Origin, Site, SiteSettings};
 use springtide_engine::settings::PolicyName;
-use springtide_engine::{Event, Handle, Heard, Outside, Until, handle};
+use springtide_engine::{Event, Handle, Heard, Outside, RunOptions, handle};
 use springtide_policy::Rate;
 use springtide_policy::report::share_interval;
 use springtide_store::{ChangeKind, Moment};
@@ -333,22 +333,22 @@ fn watch_both(
         let mut config = project.config(&SettingFlags::default(), Talk::Quiet)?;
         // Whatever a variable says: the two are to differ in this, and in nothing else.
         config.settings.policy.name = run.name.clone();
-        let until = Until {
+        let options = RunOptions {
             span: Some(span),
-            ..Until::default()
+            ..RunOptions::default()
         };
         // All go by one clock: what was true when is compared.
         let outside = Outside {
             clock: origin.clock(),
             ..live::outside(&config.settings)?
         };
-        engines.push((number, project.folder, config.settings, until, outside));
+        engines.push((number, project.folder, config.settings, options, outside));
     }
     let runtime = live::runtime()?;
     runtime.block_on(async {
         let mut running = tokio::task::JoinSet::new();
         let mut handles = Vec::new();
-        for (number, folder, settings, until, outside) in engines {
+        for (number, folder, settings, options, outside) in engines {
             let sender = sender.clone();
             let (handle, controls) = handle();
             let mut heard = handle.events();
@@ -363,7 +363,7 @@ fn watch_both(
                     }
                 });
                 let ended =
-                    springtide_engine::run(&folder, settings, until, controls, outside).await;
+                    springtide_engine::run(&folder, settings, options, controls, outside).await;
                 let _ = forward.await;
                 ended
             });

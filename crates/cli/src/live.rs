@@ -5,7 +5,7 @@ use std::path::Path;
 use springtide_engine::fetch::guard::Guard;
 use springtide_engine::settings::{Settings, SourceSettings};
 use springtide_engine::view::fit_to_show;
-use springtide_engine::{Ended, Error, Handle, Heard, Outside, RobotsFound, Until, handle};
+use springtide_engine::{Ended, Error, Handle, Heard, Outside, RobotsFound, RunOptions, handle};
 use springtide_store::SourceKind;
 
 use crate::config::address;
@@ -101,7 +101,7 @@ pub(crate) fn inspect(
 pub(crate) fn run(
     folder: &Path,
     settings: Settings,
-    until: Until,
+    options: RunOptions,
     signals: &Signals,
     on_begun: &dyn Fn(&Handle),
     each: &mut dyn FnMut(Heard),
@@ -115,7 +115,7 @@ pub(crate) fn run(
     let home = folder.to_owned();
     // The engine goes on while a terminal takes its time.
     let running = runtime.spawn(async move {
-        springtide_engine::run(&home, settings, until, controls, outside).await
+        springtide_engine::run(&home, settings, options, controls, outside).await
     });
     while let Some(told) = runtime.block_on(events.next()) {
         each(told);

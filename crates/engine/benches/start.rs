@@ -17,7 +17,7 @@ use springtide_engine::settings::{
     AllowPrivate, BudgetSettings, FirstPass, HttpSettings, PolicyName, PolicySettings,
     SourceSettings,
 };
-use springtide_engine::{Event, Heard, Outside, Settings, Until};
+use springtide_engine::{Event, Heard, Outside, RunOptions, Settings};
 use springtide_policy::schedule::{Choice, Scheduler, Shadow, Terms};
 use springtide_policy::{Budget, Elements, Groups, Objective, Outcome, Present, Span, Time};
 use springtide_store::{
@@ -231,8 +231,8 @@ fn start(folder: &Path) -> (Duration, u64) {
         let folder = folder.to_owned();
         let running = tokio::spawn(async move {
             let outside = Outside::real(&settings.http).expect("a client");
-            let until = Until::default();
-            springtide_engine::run(&folder, settings, until, controls, outside).await
+            let options = RunOptions::default();
+            springtide_engine::run(&folder, settings, options, controls, outside).await
         });
         let mut held = 0;
         let mut took = Duration::ZERO;

@@ -60,7 +60,7 @@ pub(crate) enum Command {
     /// Somebody says that these changed at that moment.
     Hint(Vec<ElementId>, Moment),
     /// What these listings list has changed.
-    Hasten(Vec<ElementId>),
+    ListingsChanged(Vec<ElementId>),
     /// Keep a note by this name, and say so once it is on the disk.
     Note(&'static str, Vec<u8>, oneshot::Sender<()>),
     /// Say how it goes.
@@ -135,8 +135,8 @@ impl Handle {
     ///
     /// # Errors
     /// If the engine is not running.
-    pub async fn hasten(&self, listings: Vec<ElementId>) -> Result<(), NotRunning> {
-        let command = Command::Hasten(listings);
+    pub async fn listings_changed(&self, listings: Vec<ElementId>) -> Result<(), NotRunning> {
+        let command = Command::ListingsChanged(listings);
         self.commands.send(command).await.map_err(|_| NotRunning)
     }
 

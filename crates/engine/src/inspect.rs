@@ -96,7 +96,7 @@ pub async fn inspect(
         settings,
         rng: Pcg64::seed_from_u64(seed),
         store: &mut store,
-        silence: None,
+        robots_failure: None,
     };
     let found = visit.look(url, as_site).await;
     let closed = store.close();
@@ -116,7 +116,7 @@ struct Visit<'a> {
     rng: Pcg64,
     store: &'a mut Sqlite,
     /// Why the last robots.txt that was asked for did not come, if nobody answered.
-    silence: Option<FetchFailure>,
+    robots_failure: Option<FetchFailure>,
 }
 
 impl Visit<'_> {
@@ -142,7 +142,7 @@ impl Visit<'_> {
             has_hints: false,
             first_pass: Duration::ZERO,
         };
-        if let Some(failure) = self.silence.take() {
+        if let Some(failure) = self.robots_failure.take() {
             return Ok(Err(failure));
         }
         if matches!(
@@ -257,7 +257,7 @@ impl Visit<'_> {
                     failure.kind,
                     FailureKind::Dns | FailureKind::Connect | FailureKind::Tls
                 );
-                self.silence = is_silent.then(|| failure.clone());
+                self.robots_failure = is_silent.then(|| failure.clone());
             }
             match robots::read(&at, &hop, n_redirects) {
                 robots::Step::Done(answer) => break answer,

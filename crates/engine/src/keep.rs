@@ -72,8 +72,8 @@ impl EndedPoll {
                     OwnSighting::NotThere => Finding::NotThere,
                     OwnSighting::NotModified | OwnSighting::NoCopy => Finding::NotModified,
                 },
-                Ok(PollResult::KeptOut(permit, silence)) => {
-                    Finding::KeptOut(*permit, silence.as_ref())
+                Ok(PollResult::KeptOut(permit, robots_failure)) => {
+                    Finding::KeptOut(*permit, robots_failure.as_ref())
                 }
                 Err(failure) => Finding::Failed(failure),
             },
@@ -130,9 +130,15 @@ pub(crate) enum SchedulerUpdate {
 }
 
 /// Why nothing was asked.
-pub(crate) fn kept_out(permit: Permit, silence: Option<&FetchFailure>, at: Moment) -> Failure {
-    let (kind, message) = match (permit, silence) {
-        (Permit::Unreachable, Some(silence)) => (silence.kind, silence.message.clone()),
+pub(crate) fn kept_out(
+    permit: Permit,
+    robots_failure: Option<&FetchFailure>,
+    at: Moment,
+) -> Failure {
+    let (kind, message) = match (permit, robots_failure) {
+        (Permit::Unreachable, Some(robots_failure)) => {
+            (robots_failure.kind, robots_failure.message.clone())
+        }
         (Permit::Unreachable, None) => (
             FailureKind::Robots,
             "the site's robots.txt could not be fetched; nothing is polled until it can be"
@@ -176,7 +182,7 @@ pub(crate) fn conclude(seen: &Seen<'_>, belief: Option<Gamma>, trusts_dates: boo
     kept.history.n_polls = kept.history.n_polls.saturating_add(1);
     kept.history.polled_at = Some(at);
     match seen.finding {
-        Finding::KeptOut(permit, silence) => {
+        Finding::KeptOut(permit, robots_failure) => {
             // Nothing was asked, so it was no poll.
             kept.history = before.history;
             kept.state = match (before.state, permit) {
@@ -185,7 +191,7 @@ pub(crate) fn conclude(seen: &Seen<'_>, belief: Option<Gamma>, trusts_dates: boo
                 // Nobody has kept us out: its host could not be asked.
                 _ => State::Failing,
             };
-            kept.failure = Some(kept_out(permit, silence, at));
+            kept.failure = Some(kept_out(permit, robots_failure, at));
             Conclusion {
                 kept,
                 poll: None,

@@ -45,7 +45,7 @@ pub use fail_point::FAIL_POINTS;
 pub use handle::{Controls, Events, Handle, Heard, NotRunning, Pulse, handle};
 pub use inspect::{Inspection, RobotsFound, inspect};
 pub use outside::Outside;
-pub use run::{RunScope, Until, run};
+pub use run::{RunOptions, RunScope, run};
 pub use settings::Settings;
 
 /// Why the engine cannot go on.

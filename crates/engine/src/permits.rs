@@ -53,7 +53,7 @@ struct Origin<W> {
     tried_at: Option<Moment>,
     is_asking: bool,
     /// Why it did not come the last time, if nobody answered.
-    silence: Option<FetchFailure>,
+    robots_failure: Option<FetchFailure>,
     /// Who was not allowed to ask for it, and when.
     refused: Vec<(Reach, Moment)>,
     /// Those who wait to hear what it says.
@@ -139,14 +139,19 @@ impl<W> Permits<W> {
     }
 
     /// Why the robots.txt of an address did not come the last time, if nobody answered.
-    pub(crate) fn silence(&self, group: GroupId, url: &Url) -> Option<FetchFailure> {
+    pub(crate) fn robots_failure(&self, group: GroupId, url: &Url) -> Option<FetchFailure> {
         let origin = self.origins.get(&(group, fetch::origin(url)))?;
-        origin.silence.clone()
+        origin.robots_failure.clone()
     }
 
     /// Nobody answered when a robots.txt was asked for, or someone did.
-    pub(crate) fn set_silence(&mut self, group: GroupId, url: &Url, silence: Option<FetchFailure>) {
-        self.origin(group, &fetch::origin(url)).silence = silence;
+    pub(crate) fn set_robots_failure(
+        &mut self,
+        group: GroupId,
+        url: &Url,
+        robots_failure: Option<FetchFailure>,
+    ) {
+        self.origin(group, &fetch::origin(url)).robots_failure = robots_failure;
     }
 
     /// Someone waits to hear what the robots.txt of an address says.
@@ -242,7 +247,7 @@ impl<W> Permits<W> {
                 known: None,
                 tried_at: None,
                 is_asking: false,
-                silence: None,
+                robots_failure: None,
                 refused: Vec::new(),
                 waiting: Vec::new(),
             })

@@ -181,7 +181,7 @@ pub(crate) async fn poll(poll: PendingPoll, context: PollContext) {
 pub(crate) fn keep_out(
     poll: PendingPoll,
     permit: Permit,
-    silence: Option<FetchFailure>,
+    robots_failure: Option<FetchFailure>,
     now: Moment,
 ) -> EndedPoll {
     EndedPoll {
@@ -189,7 +189,7 @@ pub(crate) fn keep_out(
         at: now,
         status: None,
         way: Way::default(),
-        found: Ok(PollResult::KeptOut(permit, silence)),
+        found: Ok(PollResult::KeptOut(permit, robots_failure)),
     }
 }
 
@@ -245,7 +245,7 @@ async fn follow(
         let hop = context.client.hop(&ask).await;
         trip.asking = None;
         let verdict = verdict(&hop, protocol.has_own_pauses());
-        context.tell(Message::Ended(host, verdict, trouble(&hop, verdict)));
+        context.tell(Message::Ended(host, verdict, host_problem(&hop, verdict)));
         fail_point("answered");
         let next = match (hop, instead.take()) {
             (hop, Some(moved_to)) if !is_usable(&hop) => {
@@ -366,7 +366,7 @@ pub(crate) fn verdict(hop: &Result<Answer, FetchFailure>, has_own_pauses: bool) 
 }
 
 /// What is wrong with a host, in a sentence; empty if nothing is.
-fn trouble(hop: &Result<Answer, FetchFailure>, verdict: Verdict) -> String {
+fn host_problem(hop: &Result<Answer, FetchFailure>, verdict: Verdict) -> String {
     match (verdict, hop) {
         (Verdict::Fine | Verdict::Unknown, _) => String::new(),
         (_, Ok(answer)) => format!("it answered with status {}", answer.status),
@@ -387,7 +387,7 @@ pub(crate) async fn fetch_robots(
     let mut asking = None;
     let followed = follow_robots(group, &url, &context, &mut asking);
     let followed = AssertUnwindSafe(followed).catch_unwind().await;
-    let (answer, silence) = followed.unwrap_or_else(|_| {
+    let (answer, robots_failure) = followed.unwrap_or_else(|_| {
         context.give_back(asking.take());
         (Some(RobotsAnswer::Unreachable), None)
     });
@@ -397,7 +397,7 @@ pub(crate) async fn fetch_robots(
     };
     let now = context.clock.now();
     let kept = robots::keep(previous.as_ref(), &fetch::origin(&url), answer, now);
-    context.tell(Message::Robots(group, url, kept, silence));
+    context.tell(Message::Robots(group, url, kept, robots_failure));
 }
 
 /// What a robots.txt says, nothing if it may not be asked for; and why nobody answered.
@@ -419,7 +419,7 @@ async fn follow_robots(
         let hop = context.client.hop(&ask).await;
         *asking = None;
         let step = robots::read(&at, &hop, n_redirects);
-        let silence = hop.as_ref().err().cloned();
+        let robots_failure = hop.as_ref().err().cloned();
         // A host whose robots.txt cannot be had is in trouble, unless it says for how
         // long it is.
         let is_unreachable = step == robots::Step::Done(RobotsAnswer::Unreachable);
@@ -427,15 +427,15 @@ async fn follow_robots(
             Verdict::Fine | Verdict::Unknown if is_unreachable => Verdict::Trouble,
             verdict => verdict,
         };
-        context.tell(Message::Ended(host, verdict, trouble(&hop, verdict)));
+        context.tell(Message::Ended(host, verdict, host_problem(&hop, verdict)));
         match step {
-            robots::Step::Done(answer) => return (Some(answer), silence),
-            robots::Step::Refused => return (None, silence),
+            robots::Step::Done(answer) => return (Some(answer), robots_failure),
+            robots::Step::Refused => return (None, robots_failure),
             robots::Step::Follow(next) => {
                 n_redirects += 1;
                 let (sender, receiver) = oneshot::channel();
                 if context.client.guard().check(&next).is_err() {
-                    return (Some(RobotsAnswer::None), silence);
+                    return (Some(RobotsAnswer::None), robots_failure);
                 }
                 context.tell(Message::RobotsHop(Onward {
                     url: next.clone(),
@@ -444,7 +444,7 @@ async fn follow_robots(
                 }));
                 match receiver.await {
                     Ok((Permit::Go, group)) => host = group,
-                    _ => return (Some(RobotsAnswer::Unreachable), silence),
+                    _ => return (Some(RobotsAnswer::Unreachable), robots_failure),
                 }
                 at = next;
             }

@@ -91,7 +91,7 @@ impl Vitals {
     }
 
     /// What is wrong, if no poll was answered for too long.
-    fn silence(&self, now: Instant) -> Option<String> {
+    fn stall(&self, now: Instant) -> Option<String> {
         let silent = now.saturating_duration_since(self.well_at);
         if silent <= STALLED {
             return None;
@@ -205,8 +205,8 @@ impl Health {
             let detail = "the engine has just begun again after a failure";
             return Err(Problem::unavailable(detail));
         }
-        if let Some(silence) = vitals.silence(Instant::now()) {
-            return Err(Problem::unavailable(silence));
+        if let Some(stall) = vitals.stall(Instant::now()) {
+            return Err(Problem::unavailable(stall));
         }
         Ok(Well::new(&state))
     }
@@ -278,7 +278,7 @@ mod tests {
                 vitals.hear(pulse, now);
             }
         }
-        vitals.silence(now)
+        vitals.stall(now)
     }
 
     #[test]

@@ -145,8 +145,8 @@ impl Link {
     }
 
     /// What these listings list has changed.
-    pub(crate) async fn hasten(&self, listings: Vec<ElementId>) -> Result<(), Problem> {
-        self.tell(&Command::Hasten(listings)).await
+    pub(crate) async fn listings_changed(&self, listings: Vec<ElementId>) -> Result<(), Problem> {
+        self.tell(&Command::ListingsChanged(listings)).await
     }
 
     /// Keeps a note in the store.
@@ -202,7 +202,7 @@ impl Link {
 enum Command {
     Poll(Vec<ElementId>),
     Hint(Vec<ElementId>, Moment),
-    Hasten(Vec<ElementId>),
+    ListingsChanged(Vec<ElementId>),
     Note(&'static str, Vec<u8>),
 }
 
@@ -212,7 +212,7 @@ impl Command {
         let given = match self {
             Self::Poll(elements) => handle.poll(elements.clone()).await,
             Self::Hint(elements, at) => handle.hint(elements.clone(), *at).await,
-            Self::Hasten(listings) => handle.hasten(listings.clone()).await,
+            Self::ListingsChanged(listings) => handle.listings_changed(listings.clone()).await,
             Self::Note(name, bytes) => handle.keep_note(name, bytes.clone()).await,
         };
         given.is_ok()

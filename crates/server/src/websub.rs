@@ -452,7 +452,7 @@ pub(crate) async fn pushed(
         app.link.hint(news.hinted, app.now()).await?;
     }
     if let Some(feed) = news.feed {
-        app.link.hasten(vec![feed]).await?;
+        app.link.listings_changed(vec![feed]).await?;
     }
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::ACCEPTED;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use springtide_engine::settings::FirstPass;
-use springtide_engine::{EndReason, Ended, Handle, PausedHost, RunScope, Until};
+use springtide_engine::{EndReason, Ended, Handle, PausedHost, RunOptions, RunScope};
 use springtide_store::{ElementId, Moment, Source, State, Walk};
 
 use super::screen::{Form, Screen, say_note};
@@ -34,10 +34,10 @@ pub(crate) fn run(args: &Run, project: &Project, talk: Talk, signals: &Signals) 
     let mut sum: Option<Ended> = None;
     loop {
         let n_polls = sum.as_ref().map_or(0, |sum| sum.n_polls);
-        let until = Until {
+        let options = RunOptions {
             span: span.map(|span| span.saturating_sub(begun.elapsed())),
             max_polls: args.max_polls.map(|most| most.saturating_sub(n_polls)),
-            what: if args.once {
+            scope: if args.once {
                 RunScope::DueNow
             } else {
                 RunScope::Everything
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Run, project: &Project, talk: Talk, signals: &Signals) 
         let (mut ended, is_read) = keep_fresh(
             project,
             config,
-            until,
+            options,
             signals,
             shown,
             Some(&reloaded),
@@ -156,17 +156,17 @@ pub(crate) fn poll(args: &Poll, project: &Project, talk: Talk, signals: &Signals
             RunScope::These(these)
         }
     };
-    let until = Until {
+    let options = RunOptions {
         span: None,
         max_polls: None,
-        what,
+        scope: what,
     };
     let shown = Shown {
         form: Form::of(None, talk),
         talk,
         terms: Vec::new(),
     };
-    let (ended, is_read) = keep_fresh(project, config, until, signals, shown, None, &|_| {})?;
+    let (ended, is_read) = keep_fresh(project, config, options, signals, shown, None, &|_| {})?;
     if ended.why == EndReason::Budget {
         if args.json {
             print_json(&Summary::new(&ended))?;
@@ -281,7 +281,7 @@ pub(super) struct Shown {
 pub(super) fn keep_fresh(
     project: &Project,
     config: Config,
-    until: Until,
+    options: RunOptions,
     signals: &Signals,
     shown: Shown,
     reloaded: Option<&Reloaded>,
@@ -302,7 +302,7 @@ pub(super) fn keep_fresh(
     let ended = live::run(
         &project.folder,
         settings,
-        until,
+        options,
         signals,
         &on_begun,
         &mut each,

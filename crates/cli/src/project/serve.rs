@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
-use springtide_engine::{EndReason, Until};
+use springtide_engine::{EndReason, RunOptions};
 use springtide_policy::Window;
 use springtide_server::{Current, FileChange, ProjectFile, Refusal, Server};
 use springtide_store::Moment;
@@ -93,9 +93,9 @@ pub(crate) fn until(
         let ended = keep_fresh(
             project,
             config.clone(),
-            Until {
+            RunOptions {
                 span: span.map(|span| span.saturating_sub(begun_at.elapsed())),
-                ..Until::default()
+                ..RunOptions::default()
             },
             signals,
             shown,

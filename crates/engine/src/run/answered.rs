@@ -138,13 +138,13 @@ impl Engine {
                 let message = format!("the query {:?}: {}", page.text, failure.message);
                 Some(self.refused(&ended.poll, failure.kind, (message, ended.at), now))
             }
-            Ok(PollResult::KeptOut(permit, silence)) => {
+            Ok(PollResult::KeptOut(permit, robots_failure)) => {
                 // It was not asked. Nor is it before it may say otherwise.
                 let pause = Span::days(ROBOTS_HOLD.as_days() / 24.0)?;
                 if let Some(decisions) = self.decisions(source) {
                     decisions.leave_alone(pause, clock::time(now));
                 }
-                let failure = kept_out(*permit, silence.as_ref(), ended.at);
+                let failure = kept_out(*permit, robots_failure.as_ref(), ended.at);
                 self.set_source_error(source, Some(failure.clone()));
                 Some(failure)
             }
@@ -162,7 +162,7 @@ impl Engine {
             Ok(PollResult::Read(reading)) => Some(&**reading),
             _ => None,
         };
-        self.told.push(Event::Asked {
+        self.pending_events.push(Event::Asked {
             source: self.ledger.name(source),
             query: page.text.clone(),
             page: page.request.number,
@@ -310,7 +310,7 @@ impl Engine {
         self.agenda
             .forget_asked(|wanted| returned.contains(&wanted));
         if n_added > 0 {
-            self.told.push(Event::Found {
+            self.pending_events.push(Event::Found {
                 source: self.ledger.name(source),
                 n_elements: n_added,
             });

@@ -20,10 +20,10 @@ impl Engine {
     pub(super) fn begin_requests(&mut self, now: Moment) -> Result<(), Error> {
         let at = clock::time(now);
         loop {
-            let most = self.until.max_polls.unwrap_or(u64::MAX);
+            let most = self.options.max_polls.unwrap_or(u64::MAX);
             self.agenda.set_stopping(self.progress.n_begun >= most);
             let Some(request) = self.agenda.next(at, &mut self.rng) else {
-                return self.tell_unreachable(now);
+                return self.report_unreached_rows(now);
             };
             match request {
                 Request::Poll(poll) => self.begin_poll(poll, now)?,
@@ -125,8 +125,8 @@ impl Engine {
                 // Nothing is asked, so it costs nothing.
                 self.agenda.give_back(&poll, at);
                 let pending = self.pending_poll(kept, address, &poll, now);
-                let silence = self.permits.silence(pending.host, &pending.url);
-                self.conclude(poll::keep_out(pending, permit, silence, now), now)?;
+                let robots_failure = self.permits.robots_failure(pending.host, &pending.url);
+                self.conclude(poll::keep_out(pending, permit, robots_failure, now), now)?;
             }
             Permission::Coming => {
                 self.agenda.give_back(&poll, at);
@@ -203,7 +203,7 @@ impl Engine {
     }
 
     /// A robots.txt was not asked for, since who wanted to may not reach so far.
-    pub(super) fn hear_robots_refused(
+    pub(super) fn on_robots_refused(
         &mut self,
         group: GroupId,
         url: &Url,
@@ -225,16 +225,16 @@ impl Engine {
     }
 
     /// What came of asking for a robots.txt.
-    pub(super) fn hear_robots(
+    pub(super) fn on_robots(
         &mut self,
         group: GroupId,
         url: &Url,
-        (robots, silence): (Robots, Option<FetchFailure>),
+        (robots, robots_failure): (Robots, Option<FetchFailure>),
         now: Moment,
     ) -> Result<(), Error> {
         let at = clock::time(now);
         self.progress.n_robots = self.progress.n_robots.saturating_sub(1);
-        self.permits.set_silence(group, url, silence);
+        self.permits.set_robots_failure(group, url, robots_failure);
         let waiting = self.permits.set(group, robots, now);
         let crawl_delay = self.permits.crawl_delay(group);
         let gate = self.agenda.gate_mut();
@@ -268,8 +268,8 @@ impl Engine {
             let permit = self.permits.known(host, &address.url);
             if permit != Permit::Go {
                 let pending = self.pending_poll(kept, address, &poll, now);
-                let silence = self.permits.silence(host, &pending.url);
-                return self.conclude(poll::keep_out(pending, permit, silence, now), now);
+                let robots_failure = self.permits.robots_failure(host, &pending.url);
+                return self.conclude(poll::keep_out(pending, permit, robots_failure, now), now);
             }
         }
         self.agenda.wait(poll, at);
@@ -298,7 +298,7 @@ impl Engine {
             }
             Some(Waiter::Search(mut pending)) => {
                 pending.begun_at = now;
-                self.leave_for_search(&pending, clock::time(now));
+                self.note_search_sent(&pending, clock::time(now));
                 self.begin(*pending);
             }
             Some(Waiter::Poll(_)) | None => {}
@@ -319,9 +319,9 @@ impl Engine {
                 let origin = fetch::origin(&url);
                 let answer = springtide_store::RobotsAnswer::Unreachable;
                 let kept = robots::keep(previous.as_ref(), &origin, answer, now);
-                self.hear_robots(group, &robots::url_of(&url), (kept, None), now)?;
+                self.on_robots(group, &robots::url_of(&url), (kept, None), now)?;
             }
-            Some(Waiter::Search(pending)) => self.come_back_later(&pending, at),
+            Some(Waiter::Search(pending)) => self.postpone_search(&pending, at),
             Some(Waiter::Poll(_)) | None => {}
         }
         Ok(())

@@ -147,7 +147,7 @@ impl Engine {
                 }
             }
             let copied = self
-                .bring_in_step(&mut opened, &kept_blocks, now)
+                .reconcile_copy(&mut opened, &kept_blocks, now)
                 .map_err(|error| Error::copy(&settings.copy, error))?;
             for kept in &kept_blocks {
                 if let Some(range) = Range::of_locator(&kept.element.locator) {
@@ -157,16 +157,16 @@ impl Engine {
             }
             let name = opened.table.name.clone();
             self.tables.insert(source, opened);
-            let (host, _) = self.place_block(&name, 0)?;
+            let (host, _) = self.groups_of_block(&name, 0)?;
             let (gap, concurrency) = limit_of(&settings, &self.settings.groups);
             self.agenda.gate_mut().set_limit(host, gap, concurrency);
-            self.see_to_cursor(source, &settings, cursor, now)?;
+            self.ensure_cursor(source, &settings, cursor, now)?;
         }
         Ok(())
     }
 
     /// The outermost group of a table, and that of so many blocks.
-    fn place_block(
+    fn groups_of_block(
         &mut self,
         name: &str,
         n_blocks: u32,
@@ -178,7 +178,7 @@ impl Engine {
     }
 
     /// Sees that there is a cursor where one is wanted, and none where not.
-    fn see_to_cursor(
+    fn ensure_cursor(
         &mut self,
         source: SourceId,
         settings: &TableSettings,
@@ -211,7 +211,7 @@ impl Engine {
                 }
             }
             None => {
-                let (host, _) = self.place_block(&name, 0)?;
+                let (host, _) = self.groups_of_block(&name, 0)?;
                 let weight = self.sources[&source].settings.weight as f32;
                 let kept = self.ledger.add(Element {
                     id: ElementId(0),
@@ -225,14 +225,14 @@ impl Engine {
                 })?;
                 let longest = self.longest_listing_wait(source);
                 self.agenda.set_listing(kept.element.id, None, longest);
-                self.welcome(&kept, at);
+                self.queue_first_poll(&kept, at);
             }
         }
         Ok(())
     }
 
     /// A new element waits for its first poll.
-    fn welcome(&mut self, kept: &Kept, at: Time) {
+    fn queue_first_poll(&mut self, kept: &Kept, at: Time) {
         let (host, id) = (kept.element.host, kept.element.id);
         self.newcomers.add(host, id);
         self.agenda.add_new(Some(host), 1, at);
@@ -240,10 +240,10 @@ impl Engine {
         self.progress.is_first_pass_over = false;
     }
 
-    /// Brings the copy in step with the blocks that are kept, if it is not: whoever died
-    /// after something was kept and before it was in the copy left it so. Says how many rows
-    /// blocks have, as far as that is known.
-    fn bring_in_step(
+    /// Brings the copy in step with the blocks that are kept, if it is not: a process that
+    /// died between keeping something and writing it into the copy left it so. Returns how
+    /// many rows blocks have, as far as that is known.
+    fn reconcile_copy(
         &mut self,
         opened: &mut TableState,
         blocks: &[Kept],
@@ -348,8 +348,8 @@ impl Engine {
         Ok(())
     }
 
-    /// What is read for a block: digests, where they will do, else its range, and that of
-    /// the next one too if both have few rows left.
+    /// What to read for a block: digests, if they will do; else its rows, with those of the
+    /// next block if both have become small.
     fn statement_for(
         &self,
         poll: &Poll,
@@ -447,7 +447,7 @@ impl Engine {
         if blocks.is_empty() {
             return Ok(());
         }
-        let (range, n_rows, mut sighting) = blocks.remove(place_of_known(&blocks));
+        let (range, n_rows, mut sighting) = blocks.remove(index_of_original(&blocks));
         sighting.n_parts = Some(n_changed as u32);
         // The rest of what is known of it stays, whatever its range is now.
         let mut before = ended.poll.kept.clone();
@@ -491,7 +491,7 @@ impl Engine {
             Some((rest, None)) => {
                 let kept = self.add_block(&own, &rest)?;
                 self.set_block(source, kept.element.id, rest, None);
-                self.welcome(&kept, at);
+                self.queue_first_poll(&kept, at);
             }
             None => {}
         }
@@ -544,7 +544,7 @@ impl Engine {
             // It was there before, and went into another.
             return Ok(kept);
         }
-        let (host, group) = self.place_block(&name, n_blocks)?;
+        let (host, group) = self.groups_of_block(&name, n_blocks)?;
         let kept = self.ledger.add(Element {
             id: ElementId(0),
             locator,
@@ -574,7 +574,7 @@ impl Engine {
             failure: None,
             n_failures: 0,
             is_unlisted: false,
-            copy: whole.copy.as_ref().map(|copy| of_part(copy, sighting)),
+            copy: whole.copy.as_ref().map(|copy| copy_of_part(copy, sighting)),
             history: whole.history,
             ..before.clone()
         };
@@ -603,7 +603,7 @@ impl Engine {
         Ok(id)
     }
 
-    /// An element that is part of another, or of no use any longer.
+    /// Ends an element that was merged into another or is of no more use.
     fn retire(&mut self, before: Kept, why: &str, now: Moment) {
         let mut kept = before.clone();
         kept.state = State::Gone;
@@ -619,8 +619,8 @@ impl Engine {
         self.ledger.write(kept);
     }
 
-    /// What is told of a block that a statement showed something of, and did not read whole.
-    pub(super) fn seen_beside(&self, kept: &Kept, ended: &EndedPoll) -> Polled {
+    /// The event for a block that a statement brought news of without reading it whole.
+    pub(super) fn partial_event(&self, kept: &Kept, ended: &EndedPoll) -> Polled {
         Polled {
             element: kept.element.id,
             locator: kept.element.locator.clone(),
@@ -771,22 +771,22 @@ impl Engine {
         if pieces.is_empty() {
             return Ok(0);
         }
-        let (range, n_rows, sighting) = pieces.remove(place_of_known(&pieces));
+        let (range, n_rows, sighting) = pieces.remove(index_of_original(&pieces));
         let mut own = kept.clone();
         own.element.locator = range.locator(&name);
         own.copy = Some(Copy {
             fetched_at: ended.at,
             changed_at: Some(ended.at),
-            ..of_part(&copy, &sighting)
+            ..copy_of_part(&copy, &sighting)
         });
         let change = keep::change(&kept, &own, ended.at, ChangeKind::Changed, None);
         self.ledger.write_change(change);
         self.progress.n_changes += 1;
-        self.told.push(Event::Polled(Polled {
+        self.pending_events.push(Event::Polled(Polled {
             n_bytes: Some(sighting.n_bytes),
             change: Some(ChangeKind::Changed),
             versions: sighting.body.map(|body| (copy.body, body)),
-            ..self.seen_beside(&own, ended)
+            ..self.partial_event(&own, ended)
         }));
         self.ledger.write(own.clone());
         digests.push((id, Some(copied(&sighting, n_rows))));
@@ -799,7 +799,8 @@ impl Engine {
         let n_elements = digests.len() as u64 - 1;
         if n_elements > 0 {
             let source = self.ledger.name(source);
-            self.told.push(Event::Found { source, n_elements });
+            self.pending_events
+                .push(Event::Found { source, n_elements });
             self.expect();
         }
         if let Some(state) = self.tables.get_mut(&source) {
@@ -832,9 +833,9 @@ impl Engine {
     }
 }
 
-/// Which part of a block what is known of it is known of: where keys grow, of the end,
-/// which goes on growing, else of the first.
-fn place_of_known(parts: &[(Range, usize, Sighting)]) -> usize {
+/// Which part of a block that was cut remains the element it was: the last where the table
+/// grows at its end, else the first.
+fn index_of_original(parts: &[(Range, usize, Sighting)]) -> usize {
     match parts.last() {
         Some((last, ..)) if last.to.is_none() => parts.len() - 1,
         _ => 0,
@@ -849,8 +850,8 @@ fn copied(sighting: &Sighting, n_rows: usize) -> CopiedBlock {
     }
 }
 
-/// The copy of a part of what there was a copy of.
-fn of_part(whole: &Copy, sighting: &Sighting) -> Copy {
+/// The copy of a part of a block that there was a copy of.
+fn copy_of_part(whole: &Copy, sighting: &Sighting) -> Copy {
     Copy {
         etag: sighting.etag.clone(),
         digest: sighting.digest,

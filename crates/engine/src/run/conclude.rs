@@ -135,7 +135,7 @@ impl Engine {
                 }
             }
             SchedulerUpdate::Retry if self.searches.contains_key(&source) => {
-                self.hold_row(&kept, at)
+                self.postpone_row(&kept, at)
             }
             SchedulerUpdate::Retry if self.tables.contains_key(&source) => {
                 let due = self.table_retry(u32::from(kept.n_failures), at);
@@ -148,7 +148,7 @@ impl Engine {
             SchedulerUpdate::Out => {
                 let wait = match kept.state {
                     State::Blocked => ROBOTS_HOLD,
-                    _ => self.longest_out(source, self.time_out()),
+                    _ => self.max_recheck_interval(source, self.recheck_interval()),
                 };
                 self.agenda.leave(id, group, wait, at);
             }
@@ -168,7 +168,7 @@ impl Engine {
         let kind = change.as_ref().map(|change| change.kind);
         self.progress.n_changes += u64::from(kind == Some(ChangeKind::Changed));
         let failure = kept.failure.as_ref();
-        self.told.push(Event::Polled(Polled {
+        self.pending_events.push(Event::Polled(Polled {
             element: id,
             locator: fit_to_show(&kept.element.locator).into_owned(),
             source: self.ledger.name(source),
@@ -294,7 +294,7 @@ impl Engine {
     /// What is wrong with a source now, or that nothing is.
     pub(super) fn set_source_error(&mut self, source: SourceId, failure: Option<Failure>) {
         if let Some(failure) = &failure {
-            self.told.push(Event::SourceFailed {
+            self.pending_events.push(Event::SourceFailed {
                 source: self.ledger.name(source),
                 message: failure.message.clone(),
             });

@@ -162,9 +162,9 @@ impl Engine {
             is_counted: ended.poll.is_counted,
             age_ms: None,
         };
-        self.told.push(Event::Polled(Polled {
+        self.pending_events.push(Event::Polled(Polled {
             differs: true,
-            ..self.seen_beside(&kept, ended)
+            ..self.partial_event(&kept, ended)
         }));
         self.ledger.count(&before, &kept, Some(&poll));
         self.ledger.write_poll(poll);

@@ -26,7 +26,7 @@ impl Engine {
             && reading.push != state.push
         {
             state.push.clone_from(&reading.push);
-            self.told
+            self.pending_events
                 .extend(reading.push.map(|offer| Event::PushOffered {
                     source: self.ledger.name(source),
                     offer,
@@ -54,7 +54,8 @@ impl Engine {
         }
         if n_elements > 0 {
             let source = self.ledger.name(source);
-            self.told.push(Event::Found { source, n_elements });
+            self.pending_events
+                .push(Event::Found { source, n_elements });
         }
         Ok(())
     }

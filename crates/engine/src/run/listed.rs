@@ -171,7 +171,8 @@ impl Engine {
         }
         for (source, n_elements) in n_found {
             let source = self.ledger.name(source);
-            self.told.push(Event::Found { source, n_elements });
+            self.pending_events
+                .push(Event::Found { source, n_elements });
         }
         Ok(())
     }

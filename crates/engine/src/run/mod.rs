@@ -62,15 +62,15 @@ use listed::ToAdd;
 use listings::FreeListings;
 use upkeep::Upkeep;
 
-/// What to do, and until when.
+/// What a run polls, and for how long.
 #[derive(Debug, Clone, Default)]
-pub struct Until {
+pub struct RunOptions {
     /// For how long.
     pub span: Option<Duration>,
     /// For how many polls.
     pub max_polls: Option<u64>,
     /// What to poll.
-    pub what: RunScope,
+    pub scope: RunScope,
 }
 
 /// What to poll.
@@ -99,7 +99,7 @@ const SHORTEST_WAIT: Duration = Duration::from_micros(500);
 pub async fn run(
     folder: &Path,
     settings: Settings,
-    until: Until,
+    options: RunOptions,
     controls: Controls,
     outside: Outside,
 ) -> Result<Ended, Error> {
@@ -108,8 +108,8 @@ pub async fn run(
         mut commands,
         events,
     } = controls;
-    let mut engine = Engine::open(folder, settings, until, events, outside)?;
-    let ended = engine.turn_until_over(&mut stop, &mut commands).await;
+    let mut engine = Engine::open(folder, settings, options, events, outside)?;
+    let ended = engine.run_loop(&mut stop, &mut commands).await;
     let closed = engine.close().await;
     let ended = ended?;
     closed?;
@@ -118,7 +118,7 @@ pub async fn run(
 
 struct Engine {
     settings: Settings,
-    until: Until,
+    options: RunOptions,
     clock: Clock,
     rng: Pcg64,
     progress: Progress,
@@ -136,7 +136,7 @@ struct Engine {
     /// Hosts that sources other than search sources ask.
     shared_hosts: BTreeSet<GroupId>,
     /// What is wrong with hosts that are, or were, left alone.
-    troubles: BTreeMap<GroupId, String>,
+    host_problems: BTreeMap<GroupId, String>,
 
     context: PollContext,
     reaches: Reaches,
@@ -162,7 +162,7 @@ struct Engine {
     upkeep: Upkeep,
 
     events: broadcast::Sender<Event>,
-    told: Vec<Event>,
+    pending_events: Vec<Event>,
     /// Those who want to know when their notes are kept.
     noted: Vec<oneshot::Sender<()>>,
 }
@@ -180,7 +180,7 @@ struct Progress {
     /// Robots.txt that are being fetched.
     n_robots: usize,
     is_first_pass_over: bool,
-    why_over: Option<EndReason>,
+    end_reason: Option<EndReason>,
 }
 
 /// Someone who waits: for a turn at a host, or to hear what its robots.txt says.
@@ -274,29 +274,29 @@ impl SourceState {
 }
 
 impl Engine {
-    async fn turn_until_over(
+    async fn run_loop(
         &mut self,
         stop: &mut watch::Receiver<bool>,
         commands: &mut mpsc::Receiver<Command>,
     ) -> Result<Ended, Error> {
-        let (mut may_be_stopped, mut may_be_told) = (true, true);
+        let (mut may_be_stopped, mut accepts_commands) = (true, true);
         loop {
             let now = self.clock.now();
             if *stop.borrow() {
-                self.progress.why_over.get_or_insert(EndReason::Stopped);
+                self.progress.end_reason.get_or_insert(EndReason::Stopped);
             }
             if self
                 .progress
                 .deadline
                 .is_some_and(|deadline| Instant::now() >= deadline)
             {
-                self.progress.why_over.get_or_insert(EndReason::TimeUp);
+                self.progress.end_reason.get_or_insert(EndReason::TimeUp);
             }
-            if self.progress.why_over.is_some() {
+            if self.progress.end_reason.is_some() {
                 break;
             }
             while let Ok(message) = self.messages.try_recv() {
-                self.hear(message, now)?;
+                self.handle_message(message, now)?;
             }
             self.take_in_listed(now)?;
             self.begin_requests(now)?;
@@ -307,7 +307,7 @@ impl Engine {
             // Meanwhile the next are asked.
             blocking(|| self.settle())?;
             self.collect()?;
-            if self.progress.why_over.is_some() {
+            if self.progress.end_reason.is_some() {
                 break;
             }
             if !self.listed.is_empty() {
@@ -318,13 +318,13 @@ impl Engine {
                 biased;
                 // If nobody is left who could say so, it goes on.
                 changed = stop.changed(), if may_be_stopped => may_be_stopped = changed.is_ok(),
-                command = commands.recv(), if may_be_told => match command {
-                    Some(command) => self.obey(command)?,
-                    None => may_be_told = false,
+                command = commands.recv(), if accepts_commands => match command {
+                    Some(command) => self.handle_command(command)?,
+                    None => accepts_commands = false,
                 },
                 message = self.messages.recv() => {
                     if let Some(message) = message {
-                        self.hear(message, self.clock.now())?;
+                        self.handle_message(message, self.clock.now())?;
                     }
                 }
                 () = tokio::time::sleep(wait) => {}
@@ -333,16 +333,16 @@ impl Engine {
             while self.preparations.try_join_next().is_some() {}
         }
         self.finish().await?;
-        self.ended()
+        self.summary()
     }
 
     /// Lets those under way end, for a while, and begins nothing more.
     async fn finish(&mut self) -> Result<(), Error> {
         self.agenda.set_stopping(true);
-        self.turn_away_waiting();
+        self.drop_waiters();
         if !self.tasks.is_empty() {
             let n_under_way = self.agenda.n_under_way();
-            self.told.push(Event::Stopping { n_under_way });
+            self.pending_events.push(Event::Stopping { n_under_way });
             self.flush_events();
         }
         self.launches
@@ -358,9 +358,9 @@ impl Engine {
                 }
                 message = self.messages.recv() => {
                     if let Some(message) = message {
-                        self.hear(message, self.clock.now())?;
+                        self.handle_message(message, self.clock.now())?;
                         // Nobody gets another turn.
-                        self.turn_away_waiting();
+                        self.drop_waiters();
                     }
                 }
                 () = tokio::time::sleep_until(until) => {
@@ -371,9 +371,9 @@ impl Engine {
         }
         let now = self.clock.now();
         while let Ok(message) = self.messages.try_recv() {
-            self.hear(message, now)?;
+            self.handle_message(message, now)?;
         }
-        self.turn_away_waiting();
+        self.drop_waiters();
         self.launches.clear();
         while !self.listed.is_empty() {
             self.take_in_listed(now)?;
@@ -386,8 +386,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Everyone who waits gives up. Whoever asked and hears nothing knows that.
-    fn turn_away_waiting(&mut self) {
+    /// Drops everyone who waits: their channels close, which tells them.
+    fn drop_waiters(&mut self) {
         self.tickets.clear();
         drop(self.permits.take_waiting());
         drop(self.agenda.gate_mut().take_waiting(|_| true));
@@ -402,18 +402,18 @@ impl Engine {
         self.ledger.close(&self.context.bodies)
     }
 
-    fn ended(&self) -> Result<Ended, Error> {
+    fn summary(&self) -> Result<Ended, Error> {
         let failed = self
             .ledger
             .sources()
             .filter(|source| source.error.is_some());
-        let why = self.progress.why_over.unwrap_or(EndReason::Done);
-        let purpose = match self.until.what {
+        let why = self.progress.end_reason.unwrap_or(EndReason::Done);
+        let purpose = match self.options.scope {
             RunScope::These(_) => Purpose::Asked,
             RunScope::Everything | RunScope::DueNow => Purpose::Due,
         };
         let at = clock::time(self.clock.now());
-        let paused = self.paused_hosts(self.troubles.keys().copied().collect(), at)?;
+        let paused = self.paused_hosts(self.host_problems.keys().copied().collect(), at)?;
         let resumes_at = clock::moment_of(self.agenda.spends_at(purpose, at));
         Ok(Ended {
             why,
@@ -427,7 +427,7 @@ impl Engine {
     }
 
     /// What someone who holds the engine wants.
-    fn obey(&mut self, command: Command) -> Result<(), Error> {
+    fn handle_command(&mut self, command: Command) -> Result<(), Error> {
         match command {
             Command::Poll(ids) => self.poll_next(ids),
             Command::Hint(ids, changed_at) => {
@@ -444,10 +444,10 @@ impl Engine {
                 }
                 Ok(())
             }
-            Command::Hasten(ids) => {
+            Command::ListingsChanged(ids) => {
                 let at = clock::time(self.clock.now());
                 ids.into_iter()
-                    .for_each(|id| self.agenda.hasten_listing(id, at));
+                    .for_each(|id| self.agenda.listing_changed(id, at));
                 Ok(())
             }
             Command::Note(name, bytes, kept) => {
@@ -476,12 +476,12 @@ impl Engine {
             n_under_way: self.agenda.n_under_way() + self.progress.n_robots,
             may_spend: self.agenda.spends_at(Purpose::Due, at) <= at,
             next_at: clock::moment_of(if wake_at < at { at } else { wake_at }),
-            paused_hosts: self.paused_hosts(self.troubles.keys().copied().collect(), at)?,
+            paused_hosts: self.paused_hosts(self.host_problems.keys().copied().collect(), at)?,
         })
     }
 
     /// What a poll said.
-    fn hear(&mut self, message: Message, now: Moment) -> Result<(), Error> {
+    fn handle_message(&mut self, message: Message, now: Moment) -> Result<(), Error> {
         let at = clock::time(now);
         match message {
             Message::Hop(onward) => self.ask_to_go_on(onward, now)?,
@@ -489,15 +489,15 @@ impl Engine {
                 let group = self.host_of(&onward.url)?;
                 self.wait_for_turn(group, Waiter::Hop(group, onward), at);
             }
-            Message::Ended(group, verdict, trouble) => {
+            Message::Ended(group, verdict, problem) => {
                 self.agenda.ended(group, verdict, at, &mut self.rng);
-                self.note_trouble(group, trouble, at)?;
+                self.note_host_problem(group, problem, at)?;
             }
-            Message::Robots(group, url, robots, silence) => {
-                self.hear_robots(group, &url, (robots, silence), now)?;
+            Message::Robots(group, url, robots, robots_failure) => {
+                self.on_robots(group, &url, (robots, robots_failure), now)?;
             }
             Message::RobotsRefused(group, url, reach) => {
-                self.hear_robots_refused(group, &url, reach, now)?;
+                self.on_robots_refused(group, &url, reach, now)?;
             }
             Message::Done(done) => self.conclude(*done, now)?,
             Message::Prepared(source, prepared) => self.install(source, prepared)?,
@@ -516,9 +516,9 @@ impl Engine {
 
     fn check_whether_over(&mut self, now: Moment) {
         let (at, is_idle) = (clock::time(now), self.is_idle());
-        let is_reached = |n: u64| self.until.max_polls.is_some_and(|most| n >= most);
+        let is_reached = |n: u64| self.options.max_polls.is_some_and(|most| n >= most);
         if is_reached(self.progress.n_polls) || is_idle && is_reached(self.progress.n_begun) {
-            self.progress.why_over = Some(EndReason::MaxPolls);
+            self.progress.end_reason = Some(EndReason::MaxPolls);
         }
         let has_new = self.agenda.n_new() > 0 || self.agenda.has_new_rows(at);
         if !self.progress.is_first_pass_over && !has_new && is_idle {
@@ -528,7 +528,7 @@ impl Engine {
                 let sources = self.ledger.sources();
                 sources.map(|source| of(source.totals)).sum()
             };
-            self.told.push(Event::FirstPassDone {
+            self.pending_events.push(Event::FirstPassDone {
                 n_elements: total(|totals| totals.n_elements),
                 n_failing: total(|totals| totals.n_failing),
                 n_blocked: total(|totals| totals.n_blocked),
@@ -539,7 +539,7 @@ impl Engine {
             return;
         }
         let soon = at + clock::span(WORTH_WAITING);
-        match &self.until.what {
+        match &self.options.scope {
             RunScope::Everything => {}
             RunScope::DueNow => {
                 let is_first_pass_left =
@@ -555,22 +555,22 @@ impl Engine {
                     } else {
                         EndReason::Done
                     };
-                    self.progress.why_over = Some(why);
+                    self.progress.end_reason = Some(why);
                 } else if !(is_first_pass_left && self.is_first_pass_free())
                     && self.agenda.spends_at(Purpose::Due, at) > soon
                 {
-                    self.progress.why_over = Some(EndReason::Budget);
-                } else if !self.agenda.has_due_rows(soon, at) && self.waits_in_vain(at) {
-                    self.progress.why_over = Some(EndReason::Paused);
+                    self.progress.end_reason = Some(EndReason::Budget);
+                } else if !self.agenda.has_due_rows(soon, at) && self.only_paused_hosts_left(at) {
+                    self.progress.end_reason = Some(EndReason::Paused);
                 }
             }
             RunScope::These(_) => {
                 if self.agenda.asked().next().is_none() {
-                    self.progress.why_over = Some(EndReason::Done);
+                    self.progress.end_reason = Some(EndReason::Done);
                 } else if self.agenda.spends_at(Purpose::Asked, at) > soon {
-                    self.progress.why_over = Some(EndReason::Budget);
-                } else if let Err(why) = self.is_worth_waiting(soon, at) {
-                    self.progress.why_over = Some(why);
+                    self.progress.end_reason = Some(EndReason::Budget);
+                } else if let Some(why) = self.reason_to_end(soon, at) {
+                    self.progress.end_reason = Some(why);
                 }
             }
         }
@@ -627,7 +627,7 @@ impl Engine {
     }
 
     fn flush_events(&mut self) {
-        for event in self.told.drain(..) {
+        for event in self.pending_events.drain(..) {
             // Whether anyone listens is not our concern.
             let _ = self.events.send(event);
         }
@@ -667,7 +667,7 @@ impl Engine {
 
     /// How long there is nothing to do, unless someone says something.
     fn wait_for(&mut self, now: Moment) -> Duration {
-        let shortest = match self.until.what {
+        let shortest = match self.options.scope {
             RunScope::Everything => SHORTEST_WAIT,
             // Whoever is not due is not waited for.
             _ => 10 * SHORTEST_WAIT,

@@ -22,7 +22,7 @@ use super::conclude::member;
 use super::entries::Pauses;
 use super::listings::FreeListings;
 use super::upkeep::Upkeep;
-use super::{Engine, Progress, Protocols, RunScope, SourceState, Until};
+use super::{Engine, Progress, Protocols, RunOptions, RunScope, SourceState};
 use crate::event::Event;
 use crate::fetch::{Client, limits_of};
 use crate::ledger::Ledger;
@@ -43,7 +43,7 @@ impl Engine {
     pub(super) fn open(
         folder: &Path,
         mut settings: Settings,
-        until: Until,
+        options: RunOptions,
         events: broadcast::Sender<Event>,
         outside: Outside,
     ) -> Result<Self, Error> {
@@ -86,7 +86,7 @@ impl Engine {
         let trust = Trust::read(&store)?;
         let ledger = Ledger::new(Box::new(store), kept_sources)?;
         let mut agenda = agenda_of(&settings, &ledger, at, &mut rng)?;
-        agenda.set_scope(match &until.what {
+        agenda.set_scope(match &options.scope {
             RunScope::Everything => Scope::Everything,
             RunScope::DueNow => Scope::DueBy(at),
             RunScope::These(_) => Scope::Asked,
@@ -117,11 +117,11 @@ impl Engine {
         let mut engine = Self {
             progress: Progress {
                 started_at: now,
-                deadline: until.span.map(|span| begun + span),
+                deadline: options.span.map(|span| begun + span),
                 ..Progress::default()
             },
             settings,
-            until,
+            options,
             clock,
             rng,
             agenda,
@@ -132,7 +132,7 @@ impl Engine {
             searches: BTreeMap::new(),
             tables: BTreeMap::new(),
             shared_hosts: BTreeSet::new(),
-            troubles: BTreeMap::new(),
+            host_problems: BTreeMap::new(),
             context,
             reaches,
             messages,
@@ -148,26 +148,28 @@ impl Engine {
             changed_groups: BTreeSet::new(),
             upkeep,
             events,
-            told: Vec::new(),
+            pending_events: Vec::new(),
             noted: Vec::new(),
         };
-        engine.recall_troubles(at)?;
+        engine.recall_host_problems(at)?;
         let n_elements = engine.recall_elements(at)?;
         engine.open_searches(at)?;
         engine.open_tables(now)?;
         engine.progress.is_first_pass_over = engine.n_new() == 0;
         engine.expect();
-        if let RunScope::These(ids) = &engine.until.what {
+        if let RunScope::These(ids) = &engine.options.scope {
             engine.poll_next(ids.clone())?;
         }
         let (n_new, seconds) = (engine.n_new(), begun.elapsed().as_secs_f64());
-        engine.told.push(Event::Started {
+        engine.pending_events.push(Event::Started {
             n_elements,
             n_new,
             seconds,
         });
         for (source, message) in registered.failed {
-            engine.told.push(Event::SourceFailed { source, message });
+            engine
+                .pending_events
+                .push(Event::SourceFailed { source, message });
         }
         Ok(engine)
     }
@@ -255,13 +257,13 @@ impl Engine {
         self.recall_free_listings()?;
         // Spread over what is left of their time out, since nobody knows how often each
         // has failed.
-        let time_out = self.time_out();
+        let recheck_interval = self.recheck_interval();
         // Someone may have set this since.
         let is_mending = self.reaches.has_private() && out.len() <= MOST_MENDED;
         for (id, group, polled_at, is_gone) in out {
             let wait = match is_gone {
-                false if time_out > ROBOTS_HOLD => ROBOTS_HOLD,
-                _ => time_out,
+                false if recheck_interval > ROBOTS_HOLD => ROBOTS_HOLD,
+                _ => recheck_interval,
             };
             let is_mended = !is_gone && is_mending && self.was_not_allowed(id)?;
             if is_mended && !search_hosts.contains(&group) {
@@ -348,10 +350,10 @@ impl Engine {
     }
 
     /// How long an element is out before it is looked at again.
-    pub(super) fn time_out(&self) -> Span {
+    pub(super) fn recheck_interval(&self) -> Span {
         let totals = self.ledger.sources().map(|source| source.totals);
         let n: u64 = totals.map(|totals| totals.n_elements + totals.n_gone).sum();
-        self.agenda.time_out(n)
+        self.agenda.recheck_interval(n)
     }
 }
 

@@ -19,34 +19,36 @@ const PATIENCE_WHEN_ASKED: Duration = Duration::from_secs(60);
 impl Engine {
     /// What was wrong with hosts that are still left alone since an earlier run. What
     /// exactly it was is not kept.
-    pub(super) fn recall_troubles(&mut self, at: Time) -> Result<(), Error> {
+    pub(super) fn recall_host_problems(&mut self, at: Time) -> Result<(), Error> {
         for host in self.ledger.store().hosts()? {
             let why = match self.agenda.gate().pause(host.group, at) {
                 Some(Pause::BackOff) => "it did not answer in an earlier run",
                 Some(Pause::RetryAfter) => "it asked us to wait, in an earlier run",
                 None => continue,
             };
-            self.troubles.insert(host.group, why.to_owned());
+            self.host_problems.insert(host.group, why.to_owned());
         }
-        let groups = self.troubles.keys().copied().collect();
+        let groups = self.host_problems.keys().copied().collect();
         let paused = self.paused_hosts(groups, at)?;
-        self.told.extend(paused.into_iter().map(Event::Paused));
+        self.pending_events
+            .extend(paused.into_iter().map(Event::Paused));
         Ok(())
     }
 
     /// A request has ended, with something wrong with its host or nothing.
-    pub(super) fn note_trouble(
+    pub(super) fn note_host_problem(
         &mut self,
         group: GroupId,
-        trouble: String,
+        problem: String,
         at: Time,
     ) -> Result<(), Error> {
-        if trouble.is_empty() || self.agenda.gate().pause(group, at).is_none() {
+        if problem.is_empty() || self.agenda.gate().pause(group, at).is_none() {
             return Ok(());
         }
-        self.troubles.insert(group, trouble);
+        self.host_problems.insert(group, problem);
         let paused = self.paused_hosts(vec![group], at)?;
-        self.told.extend(paused.into_iter().map(Event::Paused));
+        self.pending_events
+            .extend(paused.into_iter().map(Event::Paused));
         Ok(())
     }
 
@@ -62,7 +64,7 @@ impl Engine {
         for group in groups {
             if let (Some(until), Some(why), Some(host)) = (
                 clock::moment_of(gate.paused_until(group)),
-                self.troubles.get(&group),
+                self.host_problems.get(&group),
                 self.ledger.group_name(group)?,
             ) {
                 // Whose host it is, is said.
@@ -81,14 +83,14 @@ impl Engine {
     /// Whether a host is left alone since it fails.
     pub(super) fn has_failing_hosts(&self, at: Time) -> bool {
         let gate = self.agenda.gate();
-        let mut groups = self.troubles.keys();
+        let mut groups = self.host_problems.keys();
         groups.any(|group| gate.pause(*group, at) == Some(Pause::BackOff))
     }
 
     /// Whether all that is left to do is at hosts that are left alone for longer than
     /// anyone who runs once waits.
-    pub(super) fn waits_in_vain(&self, at: Time) -> bool {
-        if self.troubles.is_empty() {
+    pub(super) fn only_paused_hosts_left(&self, at: Time) -> bool {
+        if self.host_problems.is_empty() {
             return false;
         }
         let gate = self.agenda.gate();
@@ -104,6 +106,6 @@ impl Engine {
         let n_groups = self.agenda.scheduler().groups().len();
         let mut groups = (0..n_groups as u32).filter_map(GroupId::new);
         groups.all(|group| is_given_up(group) || gate.free_at(group) <= at)
-            && self.troubles.keys().any(|group| is_given_up(*group))
+            && self.host_problems.keys().any(|group| is_given_up(*group))
     }
 }

@@ -167,8 +167,8 @@ impl Engine {
     pub(super) fn begin_search(&mut self, poll: SearchPoll, now: Moment) -> Result<(), Error> {
         let (at, source) = (clock::time(now), SourceId(poll.source.0));
         let pending = match poll.request {
-            SearchRequest::Page(_) => self.page_job(source, poll, now)?,
-            SearchRequest::Row(id) => self.row_job(source, id, poll, now)?,
+            SearchRequest::Page(_) => self.page_poll(source, poll, now)?,
+            SearchRequest::Row(id) => self.row_poll(source, id, poll, now)?,
         };
         let Some(mut pending) = pending else {
             self.agenda.give_back_search(&poll, at);
@@ -178,7 +178,7 @@ impl Engine {
         let reach = self.reach_of(source);
         match self.permits.ask(host, &pending.url, reach, now) {
             Permission::Known(Permit::Go) if host == poll.group => {
-                self.leave_for_search(&pending, at);
+                self.note_search_sent(&pending, at);
                 self.begin(pending);
             }
             Permission::Known(Permit::Go) => {
@@ -189,8 +189,8 @@ impl Engine {
             }
             Permission::Known(permit) => {
                 self.agenda.give_back_search(&poll, at);
-                let silence = self.permits.silence(pending.host, &pending.url);
-                self.conclude(poll::keep_out(pending, permit, silence, now), now)?;
+                let robots_failure = self.permits.robots_failure(pending.host, &pending.url);
+                self.conclude(poll::keep_out(pending, permit, robots_failure, now), now)?;
             }
             Permission::Coming => self.agenda.give_back_search(&poll, at),
             Permission::Unknown if host == poll.group => {
@@ -209,14 +209,14 @@ impl Engine {
     }
 
     /// A request to a search source leaves, and counts there.
-    pub(super) fn leave_for_search(&mut self, poll: &PendingPoll, at: Time) {
+    pub(super) fn note_search_sent(&mut self, poll: &PendingPoll, at: Time) {
         if let Some(decisions) = self.decisions(poll.kept.element.source) {
             decisions.left(at);
         }
     }
 
     /// A request for a page of the answer to a query; nothing if it cannot be made.
-    fn page_job(
+    fn page_poll(
         &mut self,
         source: SourceId,
         poll: SearchPoll,
@@ -255,7 +255,7 @@ impl Engine {
             text,
             wanted: poll.wanted.map(|id| (id, poll.purpose)),
         };
-        let pending = self.pending_poll(kept, filled.url.into(), &of_box(search_box, &poll), now);
+        let pending = self.pending_poll(kept, filled.url.into(), &as_poll(search_box, &poll), now);
         Ok(Some(PendingPoll {
             purpose: Purpose::Due,
             protocol: Arc::new(ResultPage {
@@ -272,7 +272,7 @@ impl Engine {
     }
 
     /// A request for a row by its id; nothing if it cannot be made.
-    fn row_job(
+    fn row_poll(
         &mut self,
         source: SourceId,
         id: ElementId,
@@ -297,7 +297,7 @@ impl Engine {
         let pending = PendingPoll {
             protocol: Arc::new(RowById { form: form.clone() }),
             search: Some(SearchBoxRequest { poll, page: None }),
-            ..self.pending_poll(kept, address, &of_box(id, &poll), now)
+            ..self.pending_poll(kept, address, &as_poll(id, &poll), now)
         };
         match failure {
             Some(failure) => {
@@ -309,17 +309,18 @@ impl Engine {
         }
     }
 
-    /// How long a row that is gone is left, at the most.
-    pub(super) fn longest_out(&self, source: SourceId, time_out: Span) -> Span {
+    /// How long a row that is gone waits to be looked at again, at the most.
+    pub(super) fn max_recheck_interval(&self, source: SourceId, recheck_interval: Span) -> Span {
         let search = self.searches.get(&source);
         let longest = search.and_then(|search| search.form.search.max_interval);
         longest
-            .filter(|&longest| longest < time_out)
-            .unwrap_or(time_out)
+            .filter(|&longest| longest < recheck_interval)
+            .unwrap_or(recheck_interval)
     }
 
-    /// A poll of a row came to nothing: it is asked by its id later, and later each time.
-    pub(super) fn hold_row(&mut self, kept: &Kept, at: Time) {
+    /// A poll of a row came to nothing: the row is requested by its id later, and later each
+    /// time.
+    pub(super) fn postpone_row(&mut self, kept: &Kept, at: Time) {
         let (id, source) = (kept.element.id, kept.element.source);
         let group = self.agenda.group_of_search(search_id(source));
         let n_failures = u32::from(kept.n_failures);
@@ -330,9 +331,9 @@ impl Engine {
         }
     }
 
-    /// A request to a search source whose host is left alone for longer than it is worth
-    /// waiting.
-    pub(super) fn come_back_later(&mut self, poll: &PendingPoll, at: Time) {
+    /// A request to a search source whose host is paused for longer than is worth waiting: the
+    /// source is paused too.
+    pub(super) fn postpone_search(&mut self, poll: &PendingPoll, at: Time) {
         let Some(search) = &poll.search else {
             return;
         };
@@ -343,32 +344,26 @@ impl Engine {
         }
     }
 
-    /// Whether some of those that were asked for may be asked by then; and if not, whether
-    /// that is since their source or its host is left alone.
-    pub(super) fn is_worth_waiting(&self, by: Time, at: Time) -> Result<(), EndReason> {
-        let mut blocked = EndReason::Budget;
+    /// Why to end rather than wait, if none of those that were asked for may be requested by
+    /// then: the budget, or that their source or its host is paused.
+    pub(super) fn reason_to_end(&self, by: Time, at: Time) -> Option<EndReason> {
+        let mut reason = EndReason::Budget;
         for id in self.agenda.asked() {
-            let Some(search) = self.agenda.search_of(id) else {
-                return Ok(());
-            };
-            let (Some(decisions), Some(group)) = (
-                self.agenda.search(search),
-                self.agenda.group_of_search(search),
-            ) else {
-                return Ok(());
-            };
+            let search = self.agenda.search_of(id)?;
+            let decisions = self.agenda.search(search)?;
+            let group = self.agenda.group_of_search(search)?;
             if decisions.paused_until(at) > by || self.agenda.gate().paused_until(group) > by {
-                blocked = EndReason::Done;
+                reason = EndReason::Done;
             } else if decisions.allowed_at(at) <= by {
                 // Queries that are being made are there before long.
-                return Ok(());
+                return None;
             }
         }
-        Err(blocked)
+        Some(reason)
     }
 
-    /// Rows that nothing returns are told to be such.
-    pub(super) fn tell_unreachable(&mut self, now: Moment) -> Result<(), Error> {
+    /// Rows that nothing returns get that as their failure.
+    pub(super) fn report_unreached_rows(&mut self, now: Moment) -> Result<(), Error> {
         for id in self.agenda.take_unreachable() {
             if let Some(mut kept) = self.ledger.kept(id)? {
                 kept.failure = Some(Failure {
@@ -384,7 +379,7 @@ impl Engine {
 }
 
 /// A request to a search source as a poll of an element: of the box, or of a row.
-fn of_box(id: ElementId, poll: &SearchPoll) -> Poll {
+fn as_poll(id: ElementId, poll: &SearchPoll) -> Poll {
     Poll {
         id,
         group: Some(poll.group),

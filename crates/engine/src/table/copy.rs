@@ -211,7 +211,7 @@ impl CopyFile {
         let transaction = self
             .connection
             .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-        let mut applying = Applying {
+        let mut applying = CopyTransaction {
             number: last_number(&transaction)?,
             transaction: &transaction,
             source: &self.source,
@@ -274,7 +274,7 @@ fn last_number(transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
 }
 
 /// A transaction that brings changes into the copy.
-struct Applying<'a> {
+struct CopyTransaction<'a> {
     transaction: &'a Transaction<'a>,
     source: &'a str,
     table: &'a str,
@@ -284,9 +284,9 @@ struct Applying<'a> {
     number: i64,
 }
 
-impl Applying<'_> {
+impl CopyTransaction<'_> {
     fn apply(&mut self, update: &Update) -> rusqlite::Result<()> {
-        self.see_to_columns(update)?;
+        self.sync_columns(update)?;
         self.insert_first(update)?;
         self.apply_changes(update)?;
         let source = self.source;
@@ -428,7 +428,7 @@ impl Applying<'_> {
     }
 
     /// Keys that are whole numbers no longer need another kind of table.
-    fn see_to_key(&self, update: &Update) -> rusqlite::Result<()> {
+    fn widen_key(&self, update: &Update) -> rusqlite::Result<()> {
         if update.has_numbers_as_keys() != Some(false) {
             return Ok(());
         }
@@ -450,7 +450,7 @@ impl Applying<'_> {
     }
 
     /// Columns that came or went in the source come and go here.
-    fn see_to_columns(&mut self, update: &Update) -> rusqlite::Result<()> {
+    fn sync_columns(&mut self, update: &Update) -> rusqlite::Result<()> {
         let (transaction, now) = (self.transaction, &update.columns);
         let table = name(self.table);
         if self.columns.is_empty() {
@@ -458,7 +458,7 @@ impl Applying<'_> {
             self.columns.clone_from(now);
             return Ok(());
         }
-        self.see_to_key(update)?;
+        self.widen_key(update)?;
         let added = now.iter().filter(|column| !self.columns.contains(column));
         let added: Vec<&String> = added.collect();
         let gone = self.columns.iter().filter(|column| !now.contains(column));

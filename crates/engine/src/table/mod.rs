@@ -628,11 +628,11 @@ pub(crate) async fn poll(poll: PendingPoll, ask: TableRequest, context: PollCont
         Err(failure) if failure.kind.is_host_trouble() => Verdict::Trouble,
         Err(_) => Verdict::Unknown,
     };
-    let trouble = match (&read, verdict) {
+    let problem = match (&read, verdict) {
         (Err(failure), Verdict::Trouble) => failure.message.clone(),
         _ => String::new(),
     };
-    context.tell(Message::Ended(poll.host, verdict, trouble));
+    context.tell(Message::Ended(poll.host, verdict, problem));
     fail_point("answered");
     let found = read.map(|read| {
         let own = match &read {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use springtide_engine::origin::{Behaviour, Origin, SiteSettings};
 use springtide_engine::settings::FeedEntries;
 use springtide_engine::source::feed::{FeedEntry, FeedProblem, ParsedFeed, parse_feed};
-use springtide_engine::{Event, RunScope, Settings, Until};
+use springtide_engine::{Event, RunOptions, RunScope, Settings};
 use springtide_store::{
     Bodies, ChangeFilter, ChangeKind, Kept, Reader, Role, SourceKind, Sqlite, State,
 };
@@ -246,10 +246,10 @@ fn feed_settings(origin: &Origin, entries: FeedEntries) -> Settings {
     settings
 }
 
-fn span(hours: u64) -> Until {
-    Until {
+fn span(hours: u64) -> RunOptions {
+    RunOptions {
         span: Some(Duration::from_secs(3600 * hours)),
-        ..Until::default()
+        ..RunOptions::default()
     }
 }
 
@@ -384,13 +384,13 @@ async fn the_entries_of_a_feed_are_kept_fresh_by_its_polls_alone() {
 
     // Who asks for an entry gets a poll of its feed.
     let n = n_polls_of(&origin, "/feed.xml");
-    let until = Until {
-        what: RunScope::These(vec![changed.element.id, added.element.id]),
-        ..Until::default()
+    let options = RunOptions {
+        scope: RunScope::These(vec![changed.element.id, added.element.id]),
+        ..RunOptions::default()
     };
     // With something to spend at once.
     settings.budget.per_day = 1e7;
-    let (ended, _) = world.run(folder.path(), settings, until).await;
+    let (ended, _) = world.run(folder.path(), settings, options).await;
     assert_eq!(
         (ended.n_polls, n_polls_of(&origin, "/feed.xml")),
         (1, n + 1)

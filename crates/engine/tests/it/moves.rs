@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use springtide_engine::origin::{Behaviour, Origin};
-use springtide_engine::{RunScope, Settings, Until};
+use springtide_engine::{RunOptions, RunScope, Settings};
 use springtide_store::{Bodies, ElementId, Kept, Role, SourceKind, State};
 use tempfile::TempDir;
 
@@ -62,12 +62,12 @@ impl Polled {
     async fn poll_after(&self, days: f64, ids: &[ElementId]) -> Vec<String> {
         tokio::time::sleep(Duration::from_secs_f64(days * DAY)).await;
         let n_before = self.origin.requests().len();
-        let until = Until {
-            what: RunScope::These(ids.to_vec()),
-            ..Until::default()
+        let options = RunOptions {
+            scope: RunScope::These(ids.to_vec()),
+            ..RunOptions::default()
         };
         let folder: &Path = self.folder.path();
-        self.world.run(folder, self.settings.clone(), until).await;
+        self.world.run(folder, self.settings.clone(), options).await;
         let requests = self.origin.requests();
         let paths = requests[n_before..].iter().map(|request| &request.path);
         paths

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use springtide_engine::origin::{Origin, SiteSettings};
 use springtide_engine::settings::PolicyName;
-use springtide_engine::{Event, Until};
+use springtide_engine::{Event, RunOptions};
 use springtide_policy::schedule::{Custom, CustomPolicy, DueTimes};
 use springtide_policy::{Element, ElementId, Groups, Outcome, Rate, Span, Time};
 use springtide_store::{Purpose, SourceKind};
@@ -86,9 +86,9 @@ async fn a_policy_of_ones_own_says_who_is_polled_and_goes_on_after_a_restart() {
     settings.policy.name = PolicyName::Custom(Custom::new("even-first", |_| EvenFirst::default()));
     settings.budget.per_day = 1000.0;
     settings.budget.audit = 0.0;
-    let half_a_day = Until {
+    let half_a_day = RunOptions {
         span: Some(Duration::from_secs(43_200)),
-        ..Until::default()
+        ..RunOptions::default()
     };
     for day in 0..2 {
         let until = half_a_day.clone();

@@ -5,7 +5,7 @@ use std::path::Path;
 use springtide_engine::fetch::FailureKind;
 use springtide_engine::origin::{Behaviour, Origin, SiteSettings};
 use springtide_engine::settings::{AllowPrivate, Settings};
-use springtide_engine::{Outside, RunScope, Until, handle};
+use springtide_engine::{Outside, RunOptions, RunScope, handle};
 use springtide_store::{Kept, Role, SourceKind, State};
 
 use crate::run::{elements, settings};
@@ -102,13 +102,13 @@ async fn a_source_may_be_allowed_less_than_others() {
 
 /// Polls what is due, over sockets.
 async fn run_once(folder: &Path, settings: &Settings) {
-    let until = Until {
-        what: RunScope::DueNow,
-        ..Until::default()
+    let options = RunOptions {
+        scope: RunScope::DueNow,
+        ..RunOptions::default()
     };
     let outside = Outside::real(&settings.http).unwrap();
     let (_handle, controls) = handle();
-    let run = springtide_engine::run(folder, settings.clone(), until, controls, outside);
+    let run = springtide_engine::run(folder, settings.clone(), options, controls, outside);
     run.await.unwrap();
 }
 

@@ -8,7 +8,7 @@ use springtide_engine::settings::{
     AllowPrivate, BudgetSettings, FirstPass, GroupKey, GroupRule, HttpSettings, PolicyName,
     PolicySettings, SourceSettings,
 };
-use springtide_engine::{EndReason, Event, Heard, RunScope, Settings, Until, clock, handle};
+use springtide_engine::{EndReason, Event, Heard, RunOptions, RunScope, Settings, clock, handle};
 use springtide_policy::{Objective, Rate, Span};
 use springtide_store::{
     Bodies, ChangeFilter, ChangeKind, ElementId, FailureKind, Kept, Reader, Role, SourceKind,
@@ -276,11 +276,11 @@ async fn elements_go_and_come_back() {
             .unwrap()
     };
     let poll = async |path: &str| {
-        let until = Until {
-            what: RunScope::These(vec![state(path).element.id]),
-            ..Until::default()
+        let options = RunOptions {
+            scope: RunScope::These(vec![state(path).element.id]),
+            ..RunOptions::default()
         };
-        world.run(folder.path(), settings.clone(), until).await
+        world.run(folder.path(), settings.clone(), options).await
     };
     poll(&gone).await;
     assert_eq!(state(&gone).state, State::Gone);
@@ -326,11 +326,11 @@ async fn a_body_that_is_lost_or_damaged_is_fetched_anew() {
         .unwrap();
     let poll = async || {
         let n_before = origin.requests().len();
-        let until = Until {
-            what: RunScope::These(pages.iter().map(|kept| kept.element.id).collect()),
-            ..Until::default()
+        let options = RunOptions {
+            scope: RunScope::These(pages.iter().map(|kept| kept.element.id).collect()),
+            ..RunOptions::default()
         };
-        world.run(folder.path(), settings.clone(), until).await;
+        world.run(folder.path(), settings.clone(), options).await;
         let mut requests = origin.requests().split_off(n_before);
         requests.retain(|request| request.path != "/robots.txt");
         requests.sort_by_key(|request| request.path.clone());
@@ -365,7 +365,7 @@ async fn that_it_stops_is_told_at_once() {
     let settings = settings(&[("page", SourceKind::Page, origin.url(&path))]);
     let (handle, controls) = handle();
     let mut events = handle.events();
-    let (until, outside) = (Until::default(), world.outside());
+    let (until, outside) = (RunOptions::default(), world.outside());
     let run = springtide_engine::run(folder.path(), settings, until, controls, outside);
     let stop = async {
         tokio::time::sleep(Duration::from_secs(1)).await;

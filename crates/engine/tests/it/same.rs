@@ -13,7 +13,7 @@ use springtide_engine::origin::{Origin, SiteSettings};
 use springtide_engine::settings::{
     Burst, FirstPass, GroupKey, GroupRule, SearchSettings, Settings,
 };
-use springtide_engine::{Event, Until, register};
+use springtide_engine::{Event, RunOptions, register};
 use springtide_policy::agenda::rows::{self, SearchSource, host_limit};
 use springtide_policy::agenda::{self, FirstPolls};
 use springtide_policy::query::{Live, Method, Retrieval, RowsBuilder, Split, StopWords, terms_in};
@@ -113,11 +113,11 @@ async fn check(drawn: &Drawn) {
     let settings = settings_of(drawn, &origins, folder.path());
     let simulated = prepare(drawn, &settings, &origins, folder.path(), began.0);
 
-    let until = Until {
+    let options = RunOptions {
         span: Some(Duration::from_secs(SECONDS as u64)),
-        ..Until::default()
+        ..RunOptions::default()
     };
-    let (_, events) = world.run(folder.path(), settings.clone(), until).await;
+    let (_, events) = world.run(folder.path(), settings.clone(), options).await;
     let shipped: Vec<Asked> = events
         .iter()
         .filter_map(|event| match event {
@@ -390,11 +390,11 @@ async fn check_shop(seed: u64) {
     }
     store.close().unwrap();
 
-    let until = Until {
+    let options = RunOptions {
         span: Some(Duration::from_secs(SHOP_SECONDS as u64)),
-        ..Until::default()
+        ..RunOptions::default()
     };
-    world.run(folder.path(), settings.clone(), until).await;
+    world.run(folder.path(), settings.clone(), options).await;
     let millis = |at: SystemTime| clock::moment(at).0;
     let shipped: Vec<(i64, String)> = server
         .requests()

@@ -11,7 +11,7 @@ use springtide_engine::origin::search::{
 use springtide_engine::settings::{
     AnswerShape, Burst, Difference, Headers, RowWeight, SearchSettings, SourceSettings, Staleness,
 };
-use springtide_engine::{EndReason, Event, RunScope, Settings, Until, clock};
+use springtide_engine::{EndReason, Event, RunOptions, RunScope, Settings, clock};
 use springtide_policy::query::{Queries, Split};
 use springtide_policy::{Objective, Rate, Span, Weight};
 use springtide_sim::search::{Asker, SearchWorld, run as simulate};
@@ -758,8 +758,8 @@ async fn what_is_asked_for_by_the_user_is_polled_by_its_id_or_by_a_query() {
         let row = rows(folder.path())["r0011"].clone();
         server.catalogue().change(11);
         let before = server.n_requests();
-        let asked = Until {
-            what: RunScope::These(vec![row.element.id]),
+        let asked = RunOptions {
+            scope: RunScope::These(vec![row.element.id]),
             ..for_seconds(60.0)
         };
         let (ended, events) = world.run(folder.path(), settings, asked).await;
@@ -781,8 +781,8 @@ async fn what_is_asked_for_by_the_user_comes_with_few_queries() {
             .map(|kept| kept.element.id)
             .collect();
         let (before, began) = (server.n_requests(), world.network.clock().now());
-        let asked = Until {
-            what: RunScope::These(ids),
+        let asked = RunOptions {
+            scope: RunScope::These(ids),
             ..for_seconds(60.0)
         };
         let (ended, _) = world.run(folder.path(), settings, asked).await;
@@ -831,8 +831,8 @@ async fn a_word_that_the_server_does_not_know_spoils_little() {
             .values()
             .map(|kept| kept.element.id)
             .collect();
-        let asked = Until {
-            what: RunScope::These(ids),
+        let asked = RunOptions {
+            scope: RunScope::These(ids),
             ..for_seconds(60.0)
         };
         let (ended, _) = world.run(folder.path(), settings, asked).await;

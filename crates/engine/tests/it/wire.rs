@@ -6,7 +6,7 @@ use std::time::Duration;
 use springtide_engine::fetch::{Client, FailureKind, HttpRequest};
 use springtide_engine::origin::{Behaviour, Origin, SiteSettings, Step};
 use springtide_engine::settings::HttpSettings;
-use springtide_engine::{EndReason, Event, Outside, RunScope, Until, handle};
+use springtide_engine::{EndReason, Event, Outside, RunOptions, RunScope, handle};
 use springtide_policy::Rate;
 use springtide_store::{SourceKind, State};
 use url::Url;
@@ -192,9 +192,9 @@ async fn a_day_of_polls_takes_no_time_and_is_the_same_every_time() {
         let sitemap = origin.url("/sitemap.xml");
         let mut settings = run::settings(&[("docs", SourceKind::Sitemap, sitemap)]);
         settings.budget.per_day = 100.0;
-        let day = Until {
+        let day = RunOptions {
             span: Some(Duration::from_secs(86_400)),
-            ..Until::default()
+            ..RunOptions::default()
         };
         let (ended, events) = world.run(folder.path(), settings, day).await;
         assert_eq!(world.elapsed(), Duration::from_secs(86_400));
@@ -217,12 +217,12 @@ async fn the_engine_runs_over_sockets_and_by_the_clock_of_the_system() {
     let settings = run::settings(&[("docs", SourceKind::Sitemap, origin.url("/sitemap.xml"))]);
     let outside = Outside::real(&settings.http).unwrap();
     let began = outside.clock.now();
-    let until = Until {
-        what: RunScope::DueNow,
-        ..Until::default()
+    let options = RunOptions {
+        scope: RunScope::DueNow,
+        ..RunOptions::default()
     };
     let (_handle, controls) = handle();
-    let run = springtide_engine::run(folder.path(), settings, until, controls, outside);
+    let run = springtide_engine::run(folder.path(), settings, options, controls, outside);
     let ended = run.await.unwrap();
     assert_eq!((ended.why, ended.n_polls), (EndReason::Done, 4));
     assert!(origin.n_connections() >= 1);

@@ -9,7 +9,9 @@ use springtide_engine::fetch::Client;
 use springtide_engine::origin::search::{SearchServer, SearchSettings};
 use springtide_engine::origin::{Network, Origin, SiteSettings};
 use springtide_engine::settings::HttpSettings;
-use springtide_engine::{Ended, Event, Handle, Heard, Outside, RunScope, Settings, Until, handle};
+use springtide_engine::{
+    Ended, Event, Handle, Heard, Outside, RunOptions, RunScope, Settings, handle,
+};
 use springtide_store::Moment;
 
 /// When worlds begin: the 14th of November 2023, at 22:13:20.
@@ -68,11 +70,11 @@ impl World {
         &self,
         folder: &Path,
         settings: Settings,
-        until: Until,
+        options: RunOptions,
     ) -> (Ended, Vec<Event>) {
         let (handle, controls) = handle();
         let events = told(&handle);
-        let run = springtide_engine::run(folder, settings, until, controls, self.outside());
+        let run = springtide_engine::run(folder, settings, options, controls, self.outside());
         let (ended, events) = tokio::join!(run, events);
         (ended.unwrap(), events)
     }
@@ -90,11 +92,11 @@ impl World {
 
     /// The same until nothing is due.
     pub(crate) async fn run_once(&self, folder: &Path, settings: &Settings) -> Ended {
-        let until = Until {
-            what: RunScope::DueNow,
-            ..Until::default()
+        let options = RunOptions {
+            scope: RunScope::DueNow,
+            ..RunOptions::default()
         };
-        self.run(folder, settings.clone(), until).await.0
+        self.run(folder, settings.clone(), options).await.0
     }
 
     /// The same until something is so, or no longer than that.
@@ -102,12 +104,12 @@ impl World {
         &self,
         folder: &Path,
         settings: Settings,
-        until: Until,
+        options: RunOptions,
         mut is_done: impl FnMut() -> bool,
     ) -> (Ended, Vec<Event>) {
         let (handle, controls) = handle();
         let events = told(&handle);
-        let run = springtide_engine::run(folder, settings, until, controls, self.outside());
+        let run = springtide_engine::run(folder, settings, options, controls, self.outside());
         let look = async {
             while !handle.is_over() && !is_done() {
                 tokio::time::sleep(LOOK_EVERY).await;
@@ -134,9 +136,9 @@ pub(crate) fn told(handle: &Handle) -> impl Future<Output = Vec<Event>> + use<> 
     }
 }
 
-pub(crate) fn for_seconds(seconds: f64) -> Until {
-    Until {
+pub(crate) fn for_seconds(seconds: f64) -> RunOptions {
+    RunOptions {
         span: Some(Duration::from_secs_f64(seconds)),
-        ..Until::default()
+        ..RunOptions::default()
     }
 }

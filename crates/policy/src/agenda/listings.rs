@@ -81,7 +81,7 @@ impl Listings {
     }
 
     /// What a listing lists has changed: it is polled as soon as it may be.
-    pub(super) fn hasten(&mut self, id: ElementId, now: Time) {
+    pub(super) fn changed(&mut self, id: ElementId, now: Time) {
         let Some(listing) = self.of.get_mut(&id) else {
             return;
         };
@@ -200,14 +200,14 @@ mod tests {
         let mut listings = Listings::default();
         let id = ElementId(3);
         listings.set(id, Some(Time(0.0)), Span(9.0));
-        listings.hasten(id, Time(1.0));
+        listings.changed(id, Time(1.0));
         assert_eq!(listings.pop(Time(1.0)), Some(id));
         assert_eq!(listings.next_at(), Time(10.0));
         listings.hold(id, Time(5.0));
-        listings.hasten(id, Time(2.0));
-        listings.hasten(id, Time(6.0));
+        listings.changed(id, Time(2.0));
+        listings.changed(id, Time(6.0));
         assert_eq!(listings.next_at(), Time(5.0));
-        listings.hasten(ElementId(4), Time(2.0));
+        listings.changed(ElementId(4), Time(2.0));
         assert_eq!(listings.len(), 1);
     }
 

@@ -319,8 +319,8 @@ impl Agenda {
 
     /// What a listing lists is known to have changed: it is polled next, or as soon as it
     /// asked to be.
-    pub fn hasten_listing(&mut self, id: ElementId, now: Time) {
-        self.listings.hasten(id, now);
+    pub fn listing_changed(&mut self, id: ElementId, now: Time) {
+        self.listings.changed(id, now);
     }
 
     /// How many listings there are.
@@ -452,7 +452,7 @@ impl Agenda {
 
     /// How long an element is out before it is looked at again, where there are so many
     /// elements: some rounds of them all.
-    pub fn time_out(&self, n_elements: u64) -> Span {
+    pub fn recheck_interval(&self, n_elements: u64) -> Span {
         let per_day = self.pace.as_ref().map_or(1.0, Pace::per_day).max(1e-9);
         let round = n_elements.max(1) as f64 / per_day;
         Span((ROUNDS_OUT * round).clamp(SHORTEST_OUT, LONGEST_OUT))
