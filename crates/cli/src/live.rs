@@ -4,7 +4,7 @@ use std::path::Path;
 
 use springtide_engine::fetch::guard::Guard;
 use springtide_engine::settings::{Settings, SourceSettings};
-use springtide_engine::view::fit_to_show;
+use springtide_engine::view::redacted;
 use springtide_engine::{Ended, Error, Handle, Heard, Outside, RobotsFound, RunOptions, handle};
 use springtide_store::SourceKind;
 
@@ -42,10 +42,7 @@ pub(crate) fn inspect(
     source: &SourceSettings,
 ) -> Outcome<Found> {
     let refuse = || {
-        let what = format!(
-            "cannot fetch {}",
-            shorten_to(&fit_to_show(&source.url), 200)
-        );
+        let what = format!("cannot fetch {}", shorten_to(&redacted(&source.url), 200));
         Failure::new(Code::SomeFailed, what)
     };
     let url = address(&source.url).map_err(|why| refuse().cause(why))?;
@@ -146,7 +143,7 @@ pub(crate) fn broken(folder: &Path, error: Error) -> Failure {
     };
     match error {
         Error::Store(error) => project.refuse(&error),
-        Error::Register(error) => project.refuse_register(error),
+        Error::Register(error) => project.refuse_settings(error),
         Error::Selector(error) => Failure::input("bad detect").cause(error),
         error => Failure::failed("the engine cannot go on").cause(causes(&error)),
     }

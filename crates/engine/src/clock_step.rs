@@ -129,7 +129,7 @@ impl TrustedNow {
 ///
 /// # Errors
 /// If the store cannot be read or written.
-pub(crate) fn account_for(store: &mut Sqlite, clock: &Clock) -> Result<(), Error> {
+pub(crate) fn shift_hosts(store: &mut Sqlite, clock: &Clock) -> Result<(), Error> {
     let mut facts = vec![TrustedNow::beside(store, clock)?.fact()];
     let moved_by = moved_by(store, clock)?;
     let is_moved = moved_by.is_some_and(|by| by.abs() >= MIN_SHIFT_MS);

@@ -16,9 +16,9 @@ use crate::fetch::{
     self, Answer, Client, FailureKind, FetchFailure, GroupPath, HttpRequest, Overflow, RobotsRules,
     group_of, robots,
 };
-use crate::permits::{self, Permits};
 use crate::poll::verdict;
 use crate::register::GroupIds;
+use crate::robots_cache::{self, RobotsCache};
 use crate::settings::Settings;
 use crate::source::feed::parse_feed;
 use crate::source::links::links;
@@ -82,36 +82,36 @@ pub async fn inspect(
 ) -> Result<Result<Inspection, FetchFailure>, Error> {
     let Outside { clock, wire, seed } = outside;
     let mut store = Sqlite::create_or_open(folder.join(".springtide"))?;
-    clock_step::account_for(&mut store, &clock)?;
-    let (mut gate, mut permits) = (Gate::default(), Permits::default());
+    clock_step::shift_hosts(&mut store, &clock)?;
+    let (mut gate, mut robots_cache) = (Gate::default(), RobotsCache::default());
     for host in store.hosts()? {
-        permits::recall(&mut gate, &mut permits, &host, clock.now());
+        robots_cache::recall(&mut gate, &mut robots_cache, &host, clock.now());
     }
-    let mut visit = Visit {
+    let mut inspector = Inspector {
         group_ids: GroupIds::read(&store)?,
         client: Client::over(wire, &settings.http, clock)?,
         clock,
         gate,
-        permits,
+        robots_cache,
         settings,
         rng: Pcg64::seed_from_u64(seed),
         store: &mut store,
         robots_failure: None,
     };
-    let found = visit.look(url, as_site).await;
+    let found = inspector.look(url, as_site).await;
     let closed = store.close();
     let found = found?;
     closed?;
     Ok(found)
 }
 
-struct Visit<'a> {
+struct Inspector<'a> {
     group_ids: GroupIds,
     client: Client,
     clock: Clock,
     gate: Gate,
-    /// Nobody waits here: there is one visitor.
-    permits: Permits<()>,
+    /// Nobody waits here: requests are made one after the other.
+    robots_cache: RobotsCache<()>,
     settings: &'a Settings,
     rng: Pcg64,
     store: &'a mut Sqlite,
@@ -119,7 +119,7 @@ struct Visit<'a> {
     robots_failure: Option<FetchFailure>,
 }
 
-impl Visit<'_> {
+impl Inspector<'_> {
     async fn look(
         &mut self,
         url: &Url,
@@ -207,7 +207,7 @@ impl Visit<'_> {
         let group = self.host_of(url)?;
         let origin = fetch::origin(url);
         let now = self.clock.now();
-        let known = self.permits.kept(group);
+        let known = self.robots_cache.kept(group);
         let known = known.into_iter().find(|robots| robots.origin == origin);
         let kept = match known {
             Some(known)
@@ -232,9 +232,9 @@ impl Visit<'_> {
             RobotsAnswer::None => RobotsFound::None,
             RobotsAnswer::Rules(_) => RobotsFound::Allowed,
         };
-        self.permits.set(group, kept, self.clock.now());
+        self.robots_cache.set(group, kept, self.clock.now());
         self.gate
-            .set_own_gap(group, self.permits.crawl_delay(group));
+            .set_own_gap(group, self.robots_cache.crawl_delay(group));
         self.keep()?;
         Ok((found, rules))
     }
@@ -360,10 +360,10 @@ impl Visit<'_> {
 
     fn keep(&mut self) -> Result<(), Error> {
         let mut hosts = self.gate.take_unkept();
-        hosts.extend(self.permits.take_unkept());
+        hosts.extend(self.robots_cache.take_unkept());
         let hosts = hosts.into_iter();
         let facts: Vec<Fact> = hosts
-            .filter_map(|group| permits::host(&self.gate, &self.permits, group))
+            .filter_map(|group| robots_cache::host(&self.gate, &self.robots_cache, group))
             .map(Fact::Host)
             .collect();
         Ok(self.store.commit(&facts)?)

@@ -14,8 +14,8 @@ use url::Url;
 use crate::clock;
 use crate::detect::size_of_change;
 use crate::fetch::{self, FetchFailure, http_date};
-use crate::permits::Permit;
-use crate::poll::{EndedPoll, PollResult, Way};
+use crate::poll::{EndedPoll, PollResult, RedirectPath};
+use crate::robots_cache::Permit;
 use crate::source::{Mention, OwnSighting, Sighting};
 
 /// What a request showed of one element: of the one that it was for, or of another.
@@ -32,7 +32,7 @@ pub(crate) struct Seen<'a> {
     /// Where it was asked for, if it was asked for by itself.
     pub(crate) url: Option<&'a Url>,
     /// Where that led, if it was.
-    pub(crate) way: Option<&'a Way>,
+    pub(crate) way: Option<&'a RedirectPath>,
     /// What it names.
     pub(crate) mentions: &'a [Mention],
     /// Why that may not be all.
@@ -78,7 +78,7 @@ impl EndedPoll {
                 Err(failure) => Finding::Failed(failure),
             },
             url: Some(&self.poll.url),
-            way: Some(&self.way),
+            way: Some(&self.redirects),
             mentions: reading.map_or(&[], |reading| &reading.mentions),
             problem: reading.and_then(|reading| reading.problem.as_deref()),
             pause: reading.and_then(|reading| reading.pause),
@@ -388,7 +388,7 @@ fn redirect_of(seen: &Seen<'_>) -> Option<Redirect> {
         return known;
     };
     let has_asked_it = is_locator_of(&seen.before.element, url);
-    match (&way.sent_to, known) {
+    match (&way.permanent_target, known) {
         (_, known) if !has_asked_it => known,
         (Some(to), Some(known)) if known.to == to.as_str() => Some(Redirect {
             last_at: seen.at,
@@ -403,7 +403,7 @@ fn redirect_of(seen: &Seen<'_>) -> Option<Redirect> {
             is_move: false,
         }),
         // It was not there, but where it has moved to: it is asked again in a while.
-        (None, Some(known)) if way.was_not_there => Some(Redirect {
+        (None, Some(known)) if way.fell_back => Some(Redirect {
             last_at: seen.at,
             ..known
         }),

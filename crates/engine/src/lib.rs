@@ -4,7 +4,7 @@
 //! [`run()`] is all there is to it: it takes a project's folder, its [`Settings`] and
 //! what it has of the world ([`Outside`]), polls what `springtide-policy` says when it says so, and keeps what it finds in
 //! `springtide-store`. It contains no formula and decides nothing but what follows
-//! from an answer: who may be asked (`fetch`, `permits`), whether what came back is a
+//! from an answer: who may be asked (`fetch`, `robots_cache`), whether what came back is a
 //! change (`detect`), and which elements a source has (`source`).
 //!
 //! What goes wrong with a source is an observation, which is kept and shown. An
@@ -24,14 +24,14 @@ mod handle;
 mod inspect;
 mod keep;
 mod ledger;
-mod newcomers;
+mod new_elements;
 pub mod origin;
 mod outside;
-mod permits;
 mod poll;
 mod reach;
 pub mod register;
 pub mod retain;
+mod robots_cache;
 mod run;
 pub mod search;
 pub mod settings;

@@ -18,10 +18,10 @@ use crate::fail_point::fail_point;
 use crate::fetch::{
     self, Answer, Client, FailureKind, FetchFailure, HttpRequest, Overflow, robots,
 };
-use crate::permits::Permit;
 use crate::reach::{Reach, Reaches};
+use crate::robots_cache::Permit;
 use crate::search::{Prepared, SearchBoxRequest};
-use crate::source::{AnswerContext, Protocol, Reading, Unread};
+use crate::source::{AnswerContext, Protocol, ReadError, Reading};
 use crate::table::{self, TableRequest};
 
 /// Redirects that are followed.
@@ -36,7 +36,7 @@ pub(crate) struct PendingPoll {
     pub(crate) url: Url,
     /// Where to ask if nobody is there: where the element has moved to, if it is asked
     /// at its locator to see whether that still holds.
-    pub(crate) instead: Option<Url>,
+    pub(crate) fallback: Option<Url>,
     pub(crate) host: GroupId,
     pub(crate) purpose: Purpose,
     pub(crate) is_counted: bool,
@@ -53,9 +53,9 @@ pub(crate) struct PendingPoll {
 #[derive(Debug)]
 pub(crate) enum Message {
     /// It was sent on and asks whether it may go there.
-    Hop(Onward),
+    Hop(RedirectRequest),
     /// The fetch of a robots.txt was sent on; no robots.txt keeps it from there.
-    RobotsHop(Onward),
+    RobotsHop(RedirectRequest),
     /// One of its requests has ended; and what is wrong with the host, if something is.
     Ended(GroupId, Verdict, String),
     /// It is over.
@@ -72,7 +72,7 @@ pub(crate) enum Message {
 
 /// Someone under way who was sent on.
 #[derive(Debug)]
-pub(crate) struct Onward {
+pub(crate) struct RedirectRequest {
     /// Where to.
     pub(crate) url: Url,
     /// How far it may reach.
@@ -87,19 +87,19 @@ pub(crate) struct EndedPoll {
     pub(crate) poll: PendingPoll,
     pub(crate) at: Moment,
     pub(crate) status: Option<u16>,
-    pub(crate) way: Way,
+    pub(crate) redirects: RedirectPath,
     pub(crate) found: Result<PollResult, FetchFailure>,
 }
 
 /// Where the redirects of a poll led.
 #[derive(Debug, Default)]
-pub(crate) struct Way {
+pub(crate) struct RedirectPath {
     /// Where it was sent for good, if every redirect said so.
-    pub(crate) sent_to: Option<Url>,
+    pub(crate) permanent_target: Option<Url>,
     /// Where the last answer came from.
     pub(crate) ended_at: Option<Url>,
     /// Nobody was at the locator, so it was asked where the element has moved to.
-    pub(crate) was_not_there: bool,
+    pub(crate) fell_back: bool,
 }
 
 /// What a poll came to.
@@ -158,21 +158,21 @@ pub(crate) async fn poll(poll: PendingPoll, context: PollContext) {
     if let Some(ask) = poll.table.clone() {
         return table::poll(poll, ask, context).await;
     }
-    let mut trip = Trip::default();
+    let mut progress = PollProgress::default();
     // Whatever an answer does to us, the loop hears of it: else the element would be under
     // way, and a place at its host taken, for as long as the process lives.
-    let followed = AssertUnwindSafe(follow(&poll, &context, &mut trip)).catch_unwind();
+    let followed = AssertUnwindSafe(follow(&poll, &context, &mut progress)).catch_unwind();
     let found = followed.await.unwrap_or_else(|_| {
-        context.give_back(trip.asking.take());
+        context.give_back(progress.asking.take());
         let message = "its answer could not be read, by an error of springtide's own";
         Err(FetchFailure::new(FailureKind::Answer, message))
     });
-    let at = trip.at.unwrap_or_else(|| context.clock.now());
+    let at = progress.at.unwrap_or_else(|| context.clock.now());
     context.tell(Message::Done(Box::new(EndedPoll {
         poll,
         at,
-        status: trip.status,
-        way: trip.way,
+        status: progress.status,
+        redirects: progress.redirects,
         found,
     })));
 }
@@ -188,25 +188,25 @@ pub(crate) fn keep_out(
         poll,
         at: now,
         status: None,
-        way: Way::default(),
+        redirects: RedirectPath::default(),
         found: Ok(PollResult::KeptOut(permit, robots_failure)),
     }
 }
 
 /// What the last answer was, and when.
 #[derive(Debug, Default)]
-struct Trip {
+struct PollProgress {
     /// The host that is being asked.
     asking: Option<GroupId>,
     status: Option<u16>,
     at: Option<Moment>,
-    way: Way,
+    redirects: RedirectPath,
 }
 
 async fn follow(
     poll: &PendingPoll,
     context: &PollContext,
-    trip: &mut Trip,
+    progress: &mut PollProgress,
 ) -> Result<PollResult, FetchFailure> {
     let protocol = &*poll.protocol;
     let copy = poll.kept.copy.as_ref();
@@ -222,7 +222,7 @@ async fn follow(
         let location = copy.location.as_deref();
         fetch::locator(location.unwrap_or(&poll.kept.element.locator))
     });
-    let mut instead = poll.instead.clone();
+    let mut fallback = poll.fallback.clone();
     let mut url = poll.url.clone();
     let mut host = poll.host;
     let mut seen = BTreeSet::new();
@@ -241,27 +241,27 @@ async fn follow(
             overflow: Overflow::Fail,
             ..HttpRequest::new(&url, context.max_body)
         };
-        trip.asking = Some(host);
+        progress.asking = Some(host);
         let hop = context.client.hop(&ask).await;
-        trip.asking = None;
+        progress.asking = None;
         let verdict = verdict(&hop, protocol.has_own_pauses());
         context.tell(Message::Ended(host, verdict, host_problem(&hop, verdict)));
         fail_point("answered");
-        let next = match (hop, instead.take()) {
+        let next = match (hop, fallback.take()) {
             (hop, Some(moved_to)) if !is_usable(&hop) => {
-                trip.way.was_not_there = true;
+                progress.redirects.fell_back = true;
                 is_permanent = false;
                 moved_to
             }
             (Err(failure), _) => {
-                trip.at = Some(context.clock.now());
+                progress.at = Some(context.clock.now());
                 return Err(failure);
             }
             (Ok(answer), _) => {
-                trip.status = Some(answer.status);
-                trip.at = Some(clock::moment(answer.answered_at.max(answer.asked_at)));
+                progress.status = Some(answer.status);
+                progress.at = Some(clock::moment(answer.answered_at.max(answer.asked_at)));
                 if !(answer.is_redirect() && protocol.follows_redirects()) {
-                    trip.way.ended_at = protocol.follows_redirects().then(|| url.clone());
+                    progress.redirects.ended_at = protocol.follows_redirects().then(|| url.clone());
                     let answered = AnswerContext {
                         kept: &poll.kept,
                         is_lost,
@@ -284,7 +284,7 @@ async fn follow(
         }
         context.client.guard().check(&next)?;
         let (sender, receiver) = oneshot::channel();
-        context.tell(Message::Hop(Onward {
+        context.tell(Message::Hop(RedirectRequest {
             url: next.clone(),
             reach: context.reach,
             sender,
@@ -299,7 +299,7 @@ async fn follow(
             }
             Ok((refusal, _)) => return Ok(PollResult::KeptOut(refusal, None)),
         }
-        trip.way.sent_to = is_permanent.then(|| next.clone());
+        progress.redirects.permanent_target = is_permanent.then(|| next.clone());
         url = next;
     }
 }
@@ -332,8 +332,8 @@ async fn read(
     }
     match reading {
         Ok(reading) => Ok(PollResult::Read(Box::new(reading))),
-        Err(Unread::Failed(failure)) => Err(failure),
-        Err(Unread::Store(error)) => {
+        Err(ReadError::Failed(failure)) => Err(failure),
+        Err(ReadError::Store(error)) => {
             context.tell(Message::Broken(error));
             let message = "its body could not be kept";
             Err(FetchFailure::new(FailureKind::Answer, message))
@@ -437,7 +437,7 @@ async fn follow_robots(
                 if context.client.guard().check(&next).is_err() {
                     return (Some(RobotsAnswer::None), robots_failure);
                 }
-                context.tell(Message::RobotsHop(Onward {
+                context.tell(Message::RobotsHop(RedirectRequest {
                     url: next.clone(),
                     reach: context.reach,
                     sender,
@@ -467,7 +467,7 @@ mod tests {
     struct Stumbling;
 
     impl Protocol for Stumbling {
-        fn read(&self, _: &AnswerContext<'_>) -> Result<Reading, Unread> {
+        fn read(&self, _: &AnswerContext<'_>) -> Result<Reading, ReadError> {
             panic!("an answer that nobody thought of");
         }
     }
@@ -511,7 +511,7 @@ mod tests {
                 weight: 1.0,
                 depth: 0,
             }),
-            instead: None,
+            fallback: None,
             host,
             purpose: Purpose::Due,
             is_counted: true,

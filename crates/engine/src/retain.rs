@@ -29,7 +29,7 @@ pub enum Step {
     Forget(Vec<Fact>),
     /// These are to be forgotten, and then all have been looked at. The next pass begins at
     /// the beginning, whoever makes it.
-    Over(Vec<Fact>),
+    Last(Vec<Fact>),
 }
 
 /// Rows that are looked at in one step: some milliseconds' work.
@@ -71,7 +71,7 @@ impl Retention {
     }
 
     /// Whether anything is ever forgotten.
-    pub fn is_any(&self) -> bool {
+    pub fn forgets_anything(&self) -> bool {
         !self.rules.is_empty()
     }
 
@@ -81,13 +81,13 @@ impl Retention {
     /// # Errors
     /// If the store cannot be read.
     pub fn step(&mut self, store: &dyn Reader, now: &TrustedNow) -> Result<Step, Error> {
-        if !self.is_any() {
-            return Ok(Step::Over(Vec::new()));
+        if !self.forgets_anything() {
+            return Ok(Step::Last(Vec::new()));
         }
         let mut facts = vec![now.fact()];
         let changes = store.changes_after(self.change, PER_STEP)?;
         for change in &changes {
-            facts.extend(self.fate(change, store, now)?);
+            facts.extend(self.what_to_forget(change, store, now)?);
             self.change = change.number;
         }
         let polls = store.polls_after(self.poll, PER_STEP)?;
@@ -103,7 +103,7 @@ impl Retention {
         if changes.len() < PER_STEP && polls.len() < PER_STEP {
             (self.change, self.poll) = (0, 0);
             facts.push(Fact::Note(NOTE, None));
-            return Ok(Step::Over(facts));
+            return Ok(Step::Last(facts));
         }
         let mut note = self.change.to_le_bytes().to_vec();
         note.extend_from_slice(&self.poll.to_le_bytes());
@@ -115,7 +115,7 @@ impl Retention {
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub fn fate(
+    pub fn what_to_forget(
         &self,
         change: &Change,
         store: &dyn Reader,

@@ -22,7 +22,7 @@ use springtide_engine::settings::{
     self, BudgetSettings, FeedEntries, GroupKey, GroupRule, HttpSettings, PolicySettings, Settings,
     SourceSettings,
 };
-use springtide_engine::view::{Target, fit_to_show};
+use springtide_engine::view::{Target, redacted};
 use springtide_policy::{Objective, Span};
 use springtide_store::SourceKind;
 use url::Url;
@@ -586,7 +586,7 @@ fn quotas(sources: &[SourceSettings]) -> Option<f64> {
 
 /// An address that can be polled, without a fragment.
 pub(crate) fn address(text: &str) -> Result<Url, String> {
-    let shown = crate::table::shorten(&fit_to_show(text));
+    let shown = crate::table::shorten(&redacted(text));
     let mut url = Url::parse(text.trim()).map_err(|error| format!("`{shown}`: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(format!("`{shown}` is neither http nor https"));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use springtide_engine::fetch::guard::is_public;
 use springtide_engine::settings::{self, SourceSettings};
-use springtide_engine::view::{fit_to_show, kind_name};
+use springtide_engine::view::{kind_name, redacted};
 use springtide_store::{Fact, Memory, Reader, SourceKind, Walk, Writer};
 use url::Url;
 
@@ -155,18 +155,18 @@ fn add(
         Some(project) if !args.dry_run => Box::new(project.write()?),
         _ => Box::new(Memory::new()),
     };
-    let registered = match project {
-        Some(project) => project.register(&mut *store, &config, talk)?,
+    let reconciled = match project {
+        Some(project) => project.reconcile(&mut *store, &config, talk)?,
         None => Project {
             folder: PathBuf::from("."),
         }
-        .register(&mut *store, &config, talk)?,
+        .reconcile(&mut *store, &config, talk)?,
     };
     let new: Vec<&str> = added
         .iter()
         .map(|(source, _)| source.name.as_str())
         .collect();
-    let mut failed = registered.failed.iter();
+    let mut failed = reconciled.failed.iter();
     if let Some((name, cause)) = failed.find(|(name, _)| new.contains(&name.as_str())) {
         forget(&mut *store, &new)?;
         let is_search = |(source, _): &(SourceSettings, _)| {
@@ -359,7 +359,7 @@ impl Meant {
         }
         let path = Path::new(text.strip_prefix("file://").unwrap_or(text));
         let refuse = |cause: String| {
-            Failure::input(format!("cannot add {}", shorten(&fit_to_show(text)))).cause(cause)
+            Failure::input(format!("cannot add {}", shorten(&redacted(text)))).cause(cause)
         };
         if args.kind == Some(AddKind::List) || path.is_file() {
             if !path.is_file() {
@@ -382,7 +382,7 @@ impl Meant {
 
     fn shown(&self) -> String {
         match self {
-            Self::Url(url) => shorten_to(&fit_to_show(url.as_str()), 200),
+            Self::Url(url) => shorten_to(&redacted(url.as_str()), 200),
             Self::File(path) => path.display().to_string(),
             Self::Search(source) => source.name.clone(),
         }
@@ -513,7 +513,7 @@ impl Row {
         Self {
             name: source.name.clone(),
             kind: kind_name(source.kind),
-            url: place.unwrap_or_else(|| fit_to_show(&source.url).into_owned()),
+            url: place.unwrap_or_else(|| redacted(&source.url).into_owned()),
             found,
         }
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 use springtide_engine::settings::{SourceSettings, TableSettings};
 use springtide_engine::table::{self, AvailableTable, Found, Relation};
-use springtide_engine::view::fit_to_show;
+use springtide_engine::view::redacted;
 use springtide_store::SourceKind;
 use toml_edit::{Array, Value};
 
@@ -39,7 +39,7 @@ pub(crate) fn run(
             .hint("give one address of a database, and --table NAME"));
     };
     let refuse = |(why, hint): (String, &'static str)| {
-        Failure::input(format!("cannot add {}", shorten(&fit_to_show(url))))
+        Failure::input(format!("cannot add {}", shorten(&redacted(url))))
             .cause(why)
             .hint(hint)
     };
@@ -150,7 +150,7 @@ fn ask<T>(
     let answered = live::runtime()?.block_on(asked);
     drop(looking);
     answered.map_err(|failure| {
-        Failure::input(format!("cannot read {}", shorten(&fit_to_show(url))))
+        Failure::input(format!("cannot read {}", shorten(&redacted(url))))
             .cause(shorten_to(&failure.message, 300))
             .hint("check address, user and password; --offline adds it without asking")
     })
@@ -309,7 +309,7 @@ fn add(
     editor.add_source(source)?;
     editor.write(&project.folder, unfinished)?;
     let config = project.config(&SettingFlags::default(), Talk::Quiet)?;
-    project.register(&mut store, &config, talk)?;
+    project.reconcile(&mut store, &config, talk)?;
     Ok(())
 }
 

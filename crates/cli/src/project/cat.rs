@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use springtide_engine::view::fit_to_show;
+use springtide_engine::view::redacted;
 use springtide_store::{Change, ChangeFilter, ChangeKind};
 
 use super::{Project, element_named};
@@ -21,7 +21,7 @@ pub(crate) fn run(args: &Cat, project: &Project) -> Outcome<()> {
     let none = |cause: &str| {
         Failure::input(format!(
             "there is no copy of {}",
-            shorten(&fit_to_show(&args.element))
+            shorten(&redacted(&args.element))
         ))
         .cause(cause)
     };
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Cat, project: &Project) -> Outcome<()> {
     let body = project.bodies()?.get(body).map_err(|error| {
         Failure::failed(format!(
             "cannot read the copy of {}",
-            shorten(&fit_to_show(&args.element))
+            shorten(&redacted(&args.element))
         ))
         .cause(error)
         .hint("its next poll fetches it anew; `springtide doctor` says more")

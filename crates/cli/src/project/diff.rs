@@ -4,9 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::ops::RangeInclusive;
 
 use serde::Serialize;
-use springtide_engine::view::{
-    Versions, VersionsError, change_kind_name, digest_text, fit_to_show,
-};
+use springtide_engine::view::{Versions, VersionsError, change_kind_name, digest_text, redacted};
 use springtide_store::{Change, Moment};
 
 use super::{Project, element_named};
@@ -65,7 +63,7 @@ pub(crate) fn run(args: &Diff, project: &Project, talk: Talk, colour: Colour) ->
         return list(versions, args.json, talk, colour);
     }
     let (before, after) = choose(args, read.numbers())?;
-    let locator = fit_to_show(&kept.element.locator);
+    let locator = redacted(&kept.element.locator);
     let bodies = project.bodies()?;
     let diff = read.diff(before, after, &bodies).map_err(cannot)?;
     if args.json {

@@ -261,12 +261,12 @@ fn forget(
     let now = trusted_now(store, findings)?;
     loop {
         let step = retention.step(store, &now).map_err(broken)?;
-        let (Step::Forget(facts) | Step::Over(facts)) = &step;
+        let (Step::Forget(facts) | Step::Last(facts)) = &step;
         findings.count(facts);
         store
             .commit(facts)
             .map_err(|error| project.refuse(&error))?;
-        if matches!(step, Step::Over(_)) {
+        if matches!(step, Step::Last(_)) {
             return Ok(());
         }
     }
@@ -297,9 +297,9 @@ fn foresee<Access: Send>(
     let now = trusted_now(store, findings)?;
     loop {
         let step = retention.step(store, &now).map_err(broken)?;
-        let (Step::Forget(facts) | Step::Over(facts)) = &step;
+        let (Step::Forget(facts) | Step::Last(facts)) = &step;
         findings.count(facts);
-        if matches!(step, Step::Over(_)) {
+        if matches!(step, Step::Last(_)) {
             break;
         }
     }
@@ -317,7 +317,7 @@ fn foresee<Access: Send>(
         for change in &changes {
             if let Some(body) = change.body
                 && retention
-                    .fate(change, store, &now)
+                    .what_to_forget(change, store, &now)
                     .map_err(broken)?
                     .is_none()
             {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use springtide_engine::view::{ElementView, Elements, Outlook, Wanted, digest_text};
+use springtide_engine::view::{ElementFilter, ElementView, Elements, Outlook, digest_text};
 use springtide_store::{Kept, Moment, Reader, Source, State};
 
 use super::layout::Layout;
@@ -44,12 +44,12 @@ pub(crate) fn run(
     }
     let store = project.read()?;
     let sources = sources(project, &*store, &config)?;
-    let wanted = Wanted {
+    let wanted = ElementFilter {
         source: match &args.source {
             Some(name) => Some(source_named(&sources, name)?.id),
             None => None,
         },
-        ..Wanted::default()
+        ..ElementFilter::default()
     };
     let export = Exporter {
         project,
@@ -131,7 +131,7 @@ struct Exporter<'a> {
     config: &'a Config,
     store: &'a dyn Reader,
     sources: &'a [Source],
-    wanted: Wanted,
+    wanted: ElementFilter,
     talk: Talk,
     unfinished: &'a Unfinished,
 }

@@ -69,7 +69,7 @@ pub(crate) fn run(
         with_it.settings.sources.push(list);
         with_it
     };
-    project.register(&mut store, &config, talk)?;
+    project.reconcile(&mut store, &config, talk)?;
     let known = store.sources().map_err(|error| project.refuse(&error))?;
     let source = source_named(&known, &name)?;
     let weight = config
@@ -223,7 +223,7 @@ pub(crate) fn refuse(project: &Project, path: &Path, error: register::Error) -> 
         register::Error::List(error) => failure
             .cause(causes(&error))
             .hint("nothing was imported; correct or drop the line"),
-        error => project.refuse_register(error),
+        error => project.refuse_settings(error),
     }
 }
 

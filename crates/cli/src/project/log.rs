@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use springtide_engine::Polled;
-use springtide_engine::view::{self, ChangeView, FieldChange, change_kind_name, fit_to_show};
+use springtide_engine::view::{self, ChangeView, FieldChange, change_kind_name, redacted};
 use springtide_store::{
     Bodies, Change, ChangeFilter, ChangeKind, ElementId, Moment, Reader, Source, SourceId,
     SourceKind,
@@ -392,7 +392,7 @@ impl Locators {
     fn find(&mut self, project: &Project, store: &dyn Reader, id: ElementId) -> Outcome<&str> {
         if let std::collections::hash_map::Entry::Vacant(entry) = self.known.entry(id) {
             let kept = store.element(id).map_err(|error| project.refuse(&error))?;
-            let locator = kept.map(|kept| fit_to_show(&kept.element.locator).into_owned());
+            let locator = kept.map(|kept| redacted(&kept.element.locator).into_owned());
             entry.insert(locator.unwrap_or_default());
         }
         Ok(self.known.get(&id).map_or("", String::as_str))

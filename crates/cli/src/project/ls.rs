@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 
 use springtide_engine::view::{
-    ElementView, Elements, Outlook, SourceView, States, Wanted, per_day, trust,
+    ElementFilter, ElementView, Elements, Outlook, SourceView, States, per_day, trust,
 };
 use springtide_store::{Moment, Reader, Source, State};
 
@@ -118,7 +118,7 @@ fn list_elements(
         Some(name) => Some(source_named(sources, name)?),
         None => None,
     };
-    let wanted = Wanted {
+    let wanted = ElementFilter {
         source: source.map(|source| source.id),
         state: args.state.map(of_name),
         listings: args.listings,

@@ -25,9 +25,9 @@ pub(crate) mod status;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use springtide_engine::register::{self, Registered, Step};
+use springtide_engine::register::{self, Reconciled, Step};
 use springtide_engine::settings::SourceSettings;
-use springtide_engine::view::{self, fit_to_show};
+use springtide_engine::view::{self, redacted};
 use springtide_store::{
     Bodies, ElementId, Error, Kept, Memory, Reader, Reading, Source, Sqlite, State, Walk, Writer,
 };
@@ -144,23 +144,25 @@ impl Project {
     }
 
     /// Brings the store in step with the configuration, saying what that takes.
-    pub(crate) fn register(
+    pub(crate) fn reconcile(
         &self,
         store: &mut dyn Writer,
         config: &Config,
         talk: Talk,
-    ) -> Outcome<Registered> {
+    ) -> Outcome<Reconciled> {
         let mut steps = Steps::new(talk);
-        let registered = register::register(store, &config.settings, moment::now(), &mut |step| {
+        let reconciled = register::reconcile(store, &config.settings, moment::now(), &mut |step| {
             steps.take(step);
         });
-        registered.map_err(|error| self.refuse_register(error))
+        reconciled.map_err(|error| self.refuse_settings(error))
     }
 
-    pub(crate) fn refuse_register(&self, error: register::Error) -> Failure {
+    pub(crate) fn refuse_settings(&self, error: register::Error) -> Failure {
         match error {
             register::Error::Store(error) => self.refuse(&error),
-            error => Failure::failed("cannot register the sources").cause(causes(&error)),
+            error => {
+                Failure::failed("cannot apply the settings to the store").cause(causes(&error))
+            }
         }
     }
 }
@@ -231,10 +233,8 @@ pub(crate) fn source_named<'a>(sources: &'a [Source], name: &str) -> Outcome<&'a
         .find(|source| source.name == name)
         .ok_or_else(|| {
             let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
-            let failure = Failure::input(format!(
-                "there is no source {}",
-                shorten(&fit_to_show(name))
-            ));
+            let failure =
+                Failure::input(format!("there is no source {}", shorten(&redacted(name))));
             match config::nearest(name, names.iter().copied()) {
                 Some(near) => failure.hint(format!("did you mean {near}?")),
                 None if names.is_empty() => failure.hint("add one with `springtide add URL`"),
@@ -315,7 +315,7 @@ impl Shared {
     /// What is to be said of them, if there are any.
     pub(crate) fn warning(&self) -> Option<String> {
         let (locator, one, other) = self.example.as_ref()?;
-        let locator = shorten(&fit_to_show(locator));
+        let locator = shorten(&redacted(locator));
         Some(match self.n {
             1 => format!("{locator} is in two sources, {one} and {other}: it is polled for both"),
             n => format!(
@@ -337,11 +337,10 @@ pub(crate) fn element_named(project: &Project, store: &dyn Reader, text: &str) -
     let locator = config::address(text).map_or_else(|_| text.to_owned(), |url| url.to_string());
     let mut found = store.find_all(&locator).map_err(refuse)?;
     match found.len() {
-        0 => Err(Failure::input(format!(
-            "there is no element {}",
-            shorten(&fit_to_show(text))
-        ))
-        .hint("`springtide ls --elements` lists them")),
+        0 => Err(
+            Failure::input(format!("there is no element {}", shorten(&redacted(text))))
+                .hint("`springtide ls --elements` lists them"),
+        ),
         1 => Ok(found.remove(0)),
         _ => {
             let ids: Vec<String> = found
@@ -350,7 +349,7 @@ pub(crate) fn element_named(project: &Project, store: &dyn Reader, text: &str) -
                 .collect();
             Err(Failure::input(format!(
                 "{} is in several sources",
-                shorten(&fit_to_show(text))
+                shorten(&redacted(text))
             ))
             .cause(format!("it is elements {}", ids.join(" and ")))
             .hint("name it by its number"))

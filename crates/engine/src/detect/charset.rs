@@ -20,7 +20,7 @@ pub(crate) fn decode<'a>(body: &'a [u8], content_type: Option<&str>) -> Cow<'a, 
             let label = content_type.and_then(charset_of);
             let encoding = label
                 .and_then(|label| Encoding::for_label(label.as_bytes()))
-                .or_else(|| own_word(body))
+                .or_else(|| declared_encoding(body))
                 .unwrap_or(UTF_8);
             (encoding, body)
         }
@@ -45,7 +45,7 @@ fn charset_of(content_type: &str) -> Option<&str> {
 
 /// What a page or an XML document says of itself at its start: `charset=…` or
 /// `encoding=…`.
-fn own_word(body: &[u8]) -> Option<&'static Encoding> {
+fn declared_encoding(body: &[u8]) -> Option<&'static Encoding> {
     let prologue = &body[..body.len().min(MAX_PROLOGUE)];
     let start = prologue
         .iter()

@@ -276,7 +276,7 @@ impl Client {
             }
         };
         let answered_at = self.clock.wall_time();
-        if let Some(nonsense) = nonsense(response.status().as_u16(), ask) {
+        if let Some(nonsense) = unexpected_status(response.status().as_u16(), ask) {
             return Err(FetchFailure::new(
                 FailureKind::Answer,
                 format!("{host} {nonsense}"),
@@ -445,7 +445,7 @@ fn headers(ask: &HttpRequest<'_>, agent: &HeaderValue) -> HeaderMap {
 }
 
 /// What is wrong with a status that nothing in the request called for.
-fn nonsense(status: u16, ask: &HttpRequest<'_>) -> Option<&'static str> {
+fn unexpected_status(status: u16, ask: &HttpRequest<'_>) -> Option<&'static str> {
     match status {
         101 => Some("wants to switch to another protocol"),
         206 => Some("sent a part of the body, and all of it was requested"),

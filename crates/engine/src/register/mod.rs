@@ -46,7 +46,7 @@ pub enum Error {
 
 /// What has come of it.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Registered {
+pub struct Reconciled {
     /// Sources that are new in the store.
     pub n_sources_added: usize,
     /// What lists have brought.
@@ -96,13 +96,13 @@ const STRIDE: u64 = 10_000;
 /// # Errors
 /// If the store fails. A list that cannot be read is an error of its source, and no
 /// reason to stop.
-pub fn register(
+pub fn reconcile(
     store: &mut dyn Writer,
     settings: &Settings,
     now: Moment,
     progress: &mut dyn FnMut(Step),
-) -> Result<Registered, Error> {
-    let mut registered = Registered::default();
+) -> Result<Reconciled, Error> {
+    let mut reconciled = Reconciled::default();
     let mut notes = Notes::read(store)?;
     let mut group_ids = None;
     regroup(store, &settings.groups, &mut notes)?;
@@ -142,7 +142,7 @@ pub fn register(
                     totals: Totals::default(),
                     error: None,
                 };
-                registered.n_sources_added += 1;
+                reconciled.n_sources_added += 1;
                 notes.set(source.id, Note::new(wanted.weight));
                 let group_ids = get_or_read(&mut group_ids, store)?;
                 add_source(store, settings, wanted, source, group_ids, &notes)?
@@ -155,7 +155,7 @@ pub fn register(
                 path: &search.rows,
                 now,
             };
-            rows.follow(store, &source, group_ids, &mut notes, &mut registered)?;
+            rows.follow(store, &source, group_ids, &mut notes, &mut reconciled)?;
         } else if let (SourceKind::List, Some(path)) = (wanted.kind, &wanted.file) {
             let group_ids = get_or_read(&mut group_ids, store)?;
             let list = Followed {
@@ -169,14 +169,14 @@ pub fn register(
                 source,
                 group_ids,
                 &mut notes,
-                &mut registered,
+                &mut reconciled,
                 progress,
             )?;
         } else {
             reweigh(store, &source, wanted.weight, &mut notes)?;
         }
     }
-    Ok(registered)
+    Ok(reconciled)
 }
 
 /// Adds the addresses of a list to a source that is in the store.
@@ -319,7 +319,7 @@ impl Followed<'_> {
         mut source: Source,
         group_ids: &mut GroupIds,
         notes: &mut Notes,
-        registered: &mut Registered,
+        reconciled: &mut Reconciled,
         progress: &mut dyn FnMut(Step),
     ) -> Result<(), Error> {
         let stamp = Stamp::of(self.path);
@@ -339,7 +339,7 @@ impl Followed<'_> {
         let list = List::file(self.path.to_owned());
         match intake.take(store, source.clone(), &list, group_ids, progress) {
             Ok(imported) => {
-                registered.imported.add(imported);
+                reconciled.imported.add(imported);
                 let weight = self.wanted.weight;
                 notes.set(source.id, Note { stamp, weight });
                 let identity = identity_of(self.wanted);
@@ -362,7 +362,7 @@ impl Followed<'_> {
                     ListError::Read(cause) => format!("{}: {cause}", self.path.display()),
                     error => format!("{}: {error}", self.path.display()),
                 };
-                registered
+                reconciled
                     .failed
                     .push((self.wanted.name.clone(), message.clone()));
                 let failure = Failure {
@@ -988,8 +988,8 @@ mod tests {
         }
     }
 
-    fn run(store: &mut Memory, settings: &Settings) -> Registered {
-        register(store, settings, Moment(1), &mut |_| {}).unwrap()
+    fn run(store: &mut Memory, settings: &Settings) -> Reconciled {
+        reconcile(store, settings, Moment(1), &mut |_| {}).unwrap()
     }
 
     /// All elements of the store: locator, weight, state.
@@ -1007,7 +1007,7 @@ mod tests {
         let sitemap = source("map", SourceKind::Sitemap, "http://a.example/s.xml", None);
         let both = settings(vec![page.clone(), sitemap]);
         assert_eq!(run(&mut store, &both).n_sources_added, 2);
-        assert_eq!(run(&mut store, &both), Registered::default());
+        assert_eq!(run(&mut store, &both), Reconciled::default());
         let sources = store.sources().unwrap();
         assert_eq!(sources[0].totals.n_elements, 1);
         assert_eq!(sources[1].totals.n_elements, 0, "a listing has no copy");
@@ -1016,15 +1016,15 @@ mod tests {
         // Without the sitemap in the settings, all that is known of it is kept.
         assert_eq!(
             run(&mut store, &settings(vec![page.clone()])),
-            Registered::default()
+            Reconciled::default()
         );
         assert_eq!(store.sources().unwrap().len(), 2);
         assert_eq!(elements(&store).len(), 2);
 
         // Another address under the name is another source.
         let other = source("map", SourceKind::Sitemap, "http://a.example/t.xml", None);
-        let registered = run(&mut store, &settings(vec![page, other]));
-        assert_eq!(registered.n_sources_added, 1);
+        let reconciled = run(&mut store, &settings(vec![page, other]));
+        assert_eq!(reconciled.n_sources_added, 1);
         assert_eq!(store.sources().unwrap().len(), 2);
         assert_eq!(elements(&store)[1].0, "http://a.example/t.xml");
     }
@@ -1084,9 +1084,9 @@ mod tests {
         let page = source("page", SourceKind::Page, "http://a.example/", None);
         let settings = settings(vec![list, page]);
         let mut store = Memory::new();
-        let registered = run(&mut store, &settings);
+        let reconciled = run(&mut store, &settings);
         assert_eq!(
-            (registered.n_sources_added, registered.failed.len()),
+            (reconciled.n_sources_added, reconciled.failed.len()),
             (2, 1)
         );
         assert!(store.sources().unwrap()[0].error.is_some());

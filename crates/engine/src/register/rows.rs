@@ -7,7 +7,7 @@ use springtide_store::{
     Element, Fact, Failure, FailureKind, Kept, Moment, Role, Source, Totals, Walk, Writer,
 };
 
-use super::{BATCH, Error, GroupIds, Note, Notes, Registered, Stamp, bring_back, leave_out};
+use super::{BATCH, Error, GroupIds, Note, Notes, Reconciled, Stamp, bring_back, leave_out};
 use crate::search::rows::{FileRow, FileRows, RowsError};
 use crate::settings::{RowWeight, SourceSettings};
 use crate::table::Range;
@@ -97,7 +97,7 @@ impl FollowedRows<'_> {
         source: &Source,
         group_ids: &mut GroupIds,
         notes: &mut Notes,
-        registered: &mut Registered,
+        reconciled: &mut Reconciled,
     ) -> Result<(), Error> {
         let stamp = Stamp::of(self.path);
         let weight = self.wanted.weight;
@@ -117,13 +117,13 @@ impl FollowedRows<'_> {
         }
         let failure = match FileRows::read(self.path).and_then(|file| self.check(file)) {
             Ok(file) => {
-                self.take(store, source, file, group_ids, registered)?;
+                self.take(store, source, file, group_ids, reconciled)?;
                 notes.set(source.id, Note { stamp, weight });
                 None
             }
             Err(error) => {
                 let message = format!("{}: {error}", self.path.display());
-                let failed = &mut registered.failed;
+                let failed = &mut reconciled.failed;
                 failed.push((self.wanted.name.clone(), message.clone()));
                 Some(Failure {
                     kind: FailureKind::Rows,
@@ -173,7 +173,7 @@ impl FollowedRows<'_> {
         source: &Source,
         file: FileRows,
         group_ids: &mut GroupIds,
-        registered: &mut Registered,
+        reconciled: &mut Reconciled,
     ) -> Result<(), Error> {
         let mut rows: BTreeMap<String, FileRow> = BTreeMap::new();
         let mut order = Vec::with_capacity(file.rows.len());
@@ -181,14 +181,14 @@ impl FollowedRows<'_> {
             order.push(row.id.clone());
             rows.insert(row.id.clone(), row);
         }
-        registered.imported.n_lines += order.len() as u64;
+        reconciled.imported.n_lines += order.len() as u64;
         let mut totals = source.totals;
         let mut walk = Walk::new(Some(source.id), BATCH);
         while let Some(page) = walk.next(store)? {
             let mut facts = Vec::new();
             for kept in page {
                 if kept.element.role != Role::Listing {
-                    self.match_row(kept, &mut rows, &mut totals, registered, &mut facts);
+                    self.match_row(kept, &mut rows, &mut totals, reconciled, &mut facts);
                 }
             }
             facts.push(Fact::Totals(source.id, totals));
@@ -214,7 +214,7 @@ impl FollowedRows<'_> {
             }
             totals.n_elements += some.len() as u64;
             totals.n_new += some.len() as u64;
-            registered.imported.n_added += some.len() as u64;
+            reconciled.imported.n_added += some.len() as u64;
             facts.push(Fact::Totals(source.id, totals));
             store.commit(&facts)?;
         }
@@ -227,7 +227,7 @@ impl FollowedRows<'_> {
         mut kept: Kept,
         rows: &mut BTreeMap<String, FileRow>,
         totals: &mut Totals,
-        registered: &mut Registered,
+        reconciled: &mut Reconciled,
         facts: &mut Vec<Fact>,
     ) {
         let is_from_file = kept.element.depth == 0;
@@ -245,7 +245,7 @@ impl FollowedRows<'_> {
             }
             None if is_from_file && !kept.is_unlisted => {
                 leave_out(&mut kept, totals, self.now);
-                registered.imported.n_unlisted += 1;
+                reconciled.imported.n_unlisted += 1;
                 facts.push(Fact::Kept(Box::new(kept)));
             }
             None => {}

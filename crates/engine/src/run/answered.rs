@@ -340,7 +340,7 @@ impl Engine {
         let (Some(search), Some(decisions)) = (self.searches.get(&source), decisions) else {
             return Ok(());
         };
-        let (retrieval, number) = (search.form.retrieval(), asked.request.number);
+        let (retrieval, number) = (search.context.retrieval(), asked.request.number);
         let total = page.read.n_results_of_query(&retrieval, number).total;
         let note = page.oddities(&retrieval, number);
         let memory = decisions.page_read(&asked.request, &page.read);

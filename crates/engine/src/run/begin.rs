@@ -9,9 +9,9 @@ use url::Url;
 
 use super::{Engine, Launch, SourceState, Waiter};
 use crate::fetch::{self, FetchFailure, GroupPath, group_of, robots};
-use crate::permits::{Permission, Permit};
-use crate::poll::{self, EndedPoll, Onward, PendingPoll, Way};
+use crate::poll::{self, EndedPoll, PendingPoll, RedirectPath, RedirectRequest};
 use crate::reach::Reach;
+use crate::robots_cache::{Permission, Permit};
 use crate::settings::FirstPass;
 use crate::{Error, clock};
 
@@ -48,7 +48,7 @@ impl Engine {
         now: Moment,
     ) -> Result<(), Error> {
         let next = match group {
-            Some(group) => self.newcomers.next(group, self.ledger.store())?,
+            Some(group) => self.new_elements.next(group, self.ledger.store())?,
             None => None,
         };
         let Some(id) = next else {
@@ -96,7 +96,7 @@ impl Engine {
         let mut host = self.host_of(&address.url)?;
         let reach = self.reach_of(kept.element.source);
         if let Some(moved_to) = address.instead.take_if(|_| {
-            let word = self.permits.ask(host, &address.url, reach, now);
+            let word = self.robots_cache.ask(host, &address.url, reach, now);
             let is_kept_out = matches!(word, Permission::Known(permit) if permit != Permit::Go);
             is_kept_out || self.agenda.gate().pause(host, at).is_some()
         }) {
@@ -116,7 +116,7 @@ impl Engine {
             );
             return Ok(());
         }
-        match self.permits.ask(host, &address.url, reach, now) {
+        match self.robots_cache.ask(host, &address.url, reach, now) {
             Permission::Known(Permit::Go) => {
                 let pending = self.pending_poll(kept, address, &poll, now);
                 self.begin(pending);
@@ -125,16 +125,18 @@ impl Engine {
                 // Nothing is asked, so it costs nothing.
                 self.agenda.give_back(&poll, at);
                 let pending = self.pending_poll(kept, address, &poll, now);
-                let robots_failure = self.permits.robots_failure(pending.host, &pending.url);
+                let robots_failure = self.robots_cache.robots_failure(pending.host, &pending.url);
                 self.conclude(poll::keep_out(pending, permit, robots_failure, now), now)?;
             }
             Permission::Coming => {
                 self.agenda.give_back(&poll, at);
-                self.permits.wait(host, &address.url, Waiter::Poll(poll));
+                self.robots_cache
+                    .wait(host, &address.url, Waiter::Poll(poll));
             }
             Permission::Unknown => {
                 self.agenda.refund(&poll);
-                self.permits.wait(host, &address.url, Waiter::Poll(poll));
+                self.robots_cache
+                    .wait(host, &address.url, Waiter::Poll(poll));
                 self.fetch_robots(host, reach, &address.url, at);
             }
         }
@@ -160,7 +162,7 @@ impl Engine {
     /// Fetches a robots.txt in a turn that has been taken. Nothing else of the host is
     /// asked before it is there.
     pub(super) fn fetch_robots(&mut self, host: GroupId, reach: Reach, url: &Url, at: Time) {
-        let previous = self.permits.begin(host, url);
+        let previous = self.robots_cache.begin(host, url);
         self.agenda.gate_mut().hold(host, at);
         self.progress.n_robots += 1;
         let fetch = Launch::Robots(host, reach, robots::url_of(url), previous);
@@ -174,26 +176,30 @@ impl Engine {
     }
 
     /// Someone under way was sent on, and asks whether it may go there.
-    pub(super) fn ask_to_go_on(&mut self, onward: Onward, now: Moment) -> Result<(), Error> {
-        let (url, reach) = (onward.url.clone(), onward.reach);
+    pub(super) fn ask_to_go_on(
+        &mut self,
+        redirect: RedirectRequest,
+        now: Moment,
+    ) -> Result<(), Error> {
+        let (url, reach) = (redirect.url.clone(), redirect.reach);
         let group = self.host_of(&url)?;
         let at = clock::time(now);
-        match self.permits.ask(group, &url, reach, now) {
+        match self.robots_cache.ask(group, &url, reach, now) {
             Permission::Known(Permit::Go) => {
-                self.wait_for_turn(group, Waiter::Hop(group, onward), at);
+                self.wait_for_turn(group, Waiter::Hop(group, redirect), at);
             }
             Permission::Known(permit) => {
                 self.launches
-                    .push(Launch::Grant(onward.sender, permit, group))
+                    .push(Launch::Grant(redirect.sender, permit, group))
             }
             Permission::Coming => {
-                let waiter = Waiter::Hop(group, onward);
-                self.permits.wait(group, &url, waiter);
+                let waiter = Waiter::Hop(group, redirect);
+                self.robots_cache.wait(group, &url, waiter);
             }
             Permission::Unknown => {
-                let waiter = Waiter::Hop(group, onward);
-                self.permits.wait(group, &url, waiter);
-                self.permits.begin(group, &url);
+                let waiter = Waiter::Hop(group, redirect);
+                self.robots_cache.wait(group, &url, waiter);
+                self.robots_cache.begin(group, &url);
                 self.agenda.gate_mut().hold(group, at);
                 self.progress.n_robots += 1;
                 self.wait_for_turn(group, Waiter::Robots(group, reach, url), at);
@@ -212,7 +218,7 @@ impl Engine {
     ) -> Result<(), Error> {
         let at = clock::time(now);
         self.progress.n_robots = self.progress.n_robots.saturating_sub(1);
-        let waiting = self.permits.refuse(group, url, reach, now);
+        let waiting = self.robots_cache.refuse(group, url, reach, now);
         self.agenda.gate_mut().release(group, at);
         for waiter in waiting {
             match waiter {
@@ -234,9 +240,10 @@ impl Engine {
     ) -> Result<(), Error> {
         let at = clock::time(now);
         self.progress.n_robots = self.progress.n_robots.saturating_sub(1);
-        self.permits.set_robots_failure(group, url, robots_failure);
-        let waiting = self.permits.set(group, robots, now);
-        let crawl_delay = self.permits.crawl_delay(group);
+        self.robots_cache
+            .set_robots_failure(group, url, robots_failure);
+        let waiting = self.robots_cache.set(group, robots, now);
+        let crawl_delay = self.robots_cache.crawl_delay(group);
         let gate = self.agenda.gate_mut();
         gate.set_own_gap(group, crawl_delay);
         gate.release(group, at);
@@ -244,7 +251,7 @@ impl Engine {
         for waiter in waiting {
             match waiter {
                 Waiter::Poll(poll) => self.resume(group, poll, now)?,
-                Waiter::Hop(group, onward) => match self.permits.known(group, &onward.url) {
+                Waiter::Hop(group, onward) => match self.robots_cache.known(group, &onward.url) {
                     Permit::Go => self.wait_for_turn(group, Waiter::Hop(group, onward), at),
                     permit => self
                         .launches
@@ -265,10 +272,10 @@ impl Engine {
         if let Ok(address) = Address::of(&kept, now)
             && address.instead.is_none()
         {
-            let permit = self.permits.known(host, &address.url);
+            let permit = self.robots_cache.known(host, &address.url);
             if permit != Permit::Go {
                 let pending = self.pending_poll(kept, address, &poll, now);
-                let robots_failure = self.permits.robots_failure(host, &pending.url);
+                let robots_failure = self.robots_cache.robots_failure(host, &pending.url);
                 return self.conclude(poll::keep_out(pending, permit, robots_failure, now), now);
             }
         }
@@ -292,7 +299,7 @@ impl Engine {
                 self.launches.push(grant);
             }
             Some(Waiter::Robots(group, reach, url)) => {
-                let previous = self.permits.begin(group, &url);
+                let previous = self.robots_cache.begin(group, &url);
                 let fetch = Launch::Robots(group, reach, robots::url_of(&url), previous);
                 self.launches.push(fetch);
             }
@@ -315,7 +322,7 @@ impl Engine {
             }
             Some(Waiter::Robots(group, _, url)) => {
                 // As if it had been asked for in vain.
-                let previous = self.permits.begin(group, &url);
+                let previous = self.robots_cache.begin(group, &url);
                 let origin = fetch::origin(&url);
                 let answer = springtide_store::RobotsAnswer::Unreachable;
                 let kept = robots::keep(previous.as_ref(), &origin, answer, now);
@@ -339,7 +346,7 @@ impl Engine {
         PendingPoll {
             host: poll.group.unwrap_or(kept.element.host),
             url: address.url,
-            instead: address.instead,
+            fallback: address.instead,
             purpose: purpose_of(poll.purpose, &kept),
             is_counted: poll.is_counted,
             begun_at: now,
@@ -417,7 +424,7 @@ pub(super) fn fail(poll: PendingPoll, failure: FetchFailure, now: Moment) -> End
         poll,
         at: now,
         status: None,
-        way: Way::default(),
+        redirects: RedirectPath::default(),
         found: Err(failure),
     }
 }

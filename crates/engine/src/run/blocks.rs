@@ -234,7 +234,7 @@ impl Engine {
     /// A new element waits for its first poll.
     fn queue_first_poll(&mut self, kept: &Kept, at: Time) {
         let (host, id) = (kept.element.host, kept.element.id);
-        self.newcomers.add(host, id);
+        self.new_elements.add(host, id);
         self.agenda.add_new(Some(host), 1, at);
         self.agenda.set_n_known(self.ledger.next_element());
         self.progress.is_first_pass_over = false;

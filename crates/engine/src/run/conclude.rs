@@ -17,7 +17,7 @@ use crate::poll::EndedPoll;
 use crate::settings::SourceSettings;
 use crate::source::Sighting;
 use crate::trust::PollEvidence;
-use crate::view::fit_to_show;
+use crate::view::redacted;
 use crate::{Error, clock, fetch};
 
 impl Engine {
@@ -170,7 +170,7 @@ impl Engine {
         let failure = kept.failure.as_ref();
         self.pending_events.push(Event::Polled(Polled {
             element: id,
-            locator: fit_to_show(&kept.element.locator).into_owned(),
+            locator: redacted(&kept.element.locator).into_owned(),
             source: self.ledger.name(source),
             at: seen.at,
             seconds: clock::millis_between(seen.begun_at, seen.at) as f64 / 1000.0,

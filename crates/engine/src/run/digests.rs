@@ -36,7 +36,7 @@ impl Engine {
         let Some(state) = self.tables.get(&source) else {
             return Ok(None);
         };
-        let Some(mut together) = Together::new(chance, state.table.asks_digest_up_to()) else {
+        let Some(mut together) = Together::new(chance, state.table.digest_threshold()) else {
             return Ok(None);
         };
         let mut known = vec![own];

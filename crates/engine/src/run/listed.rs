@@ -40,7 +40,7 @@ impl Engine {
     /// Sitemaps that a robots.txt names are listings of the site it is of.
     pub(super) fn note_sitemaps(&mut self, group: GroupId, robots_url: &Url) {
         let origin = fetch::origin(robots_url);
-        let Some(rules) = self.permits.rules(group, &origin) else {
+        let Some(rules) = self.robots_cache.rules(group, &origin) else {
             return;
         };
         let sitemaps: Vec<String> = rules.sitemaps().iter().map(Url::to_string).collect();
@@ -121,7 +121,7 @@ impl Engine {
                     } else {
                         *n_found.entry(listed.source).or_default() += 1;
                     }
-                    self.newcomers.add(host, id);
+                    self.new_elements.add(host, id);
                     self.agenda.add_new(Some(host), 1, at);
                     self.agenda.set_n_known(self.ledger.next_element());
                     self.progress.is_first_pass_over = false;

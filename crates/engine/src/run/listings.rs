@@ -9,7 +9,7 @@ use springtide_policy::agenda::Poll;
 use springtide_store::{ElementId, Fact, Failure, FailureKind, Kept, Moment, Role, SourceId};
 
 use super::{Engine, SourceState};
-use crate::view::fit_to_show;
+use crate::view::redacted;
 use crate::{Error, clock};
 
 /// First polls of listings of one source that are free where first polls are. Then they
@@ -105,7 +105,7 @@ fn is_not_whole(listing: &Kept, failure: &Failure) -> bool {
 }
 
 fn not_whole_is(listing: &Kept) -> String {
-    format!("{} is not whole", fit_to_show(&listing.element.locator))
+    format!("{} is not whole", redacted(&listing.element.locator))
 }
 
 /// First polls of listings that did not count, by source.

@@ -43,10 +43,10 @@ use crate::event::Event;
 use crate::fail_point::fail_point;
 use crate::handle::{Command, Controls, Pulse};
 use crate::ledger::Ledger;
-use crate::newcomers::Newcomers;
-use crate::permits::{self, Permit, Permits};
-use crate::poll::{self, Message, Onward, PendingPoll, PollContext};
+use crate::new_elements::NewElements;
+use crate::poll::{self, Message, PendingPoll, PollContext, RedirectRequest};
 use crate::reach::{Reach, Reaches};
+use crate::robots_cache::{self, Permit, RobotsCache};
 use crate::search::Search;
 use crate::settings::{Settings, SourceSettings};
 use crate::source::Protocol;
@@ -128,8 +128,8 @@ struct Engine {
     /// The store, and what waits to be kept.
     ledger: Ledger,
     /// What the robots.txt of origins say, and who waits to hear it.
-    permits: Permits<Waiter>,
-    newcomers: Newcomers,
+    robots_cache: RobotsCache<Waiter>,
+    new_elements: NewElements,
     sources: BTreeMap<SourceId, SourceState>,
     searches: BTreeMap<SourceId, Search>,
     tables: BTreeMap<SourceId, TableState>,
@@ -189,7 +189,7 @@ enum Waiter {
     /// A poll that has not begun.
     Poll(springtide_policy::agenda::Poll),
     /// A poll under way that was sent on, or the fetch of a robots.txt that was.
-    Hop(GroupId, Onward),
+    Hop(GroupId, RedirectRequest),
     /// The fetch of a robots.txt.
     Robots(GroupId, Reach, Url),
     /// A request to a search source that is at another host than the rest of it.
@@ -389,7 +389,7 @@ impl Engine {
     /// Drops everyone who waits: their channels close, which tells them.
     fn drop_waiters(&mut self) {
         self.tickets.clear();
-        drop(self.permits.take_waiting());
+        drop(self.robots_cache.take_waiting());
         drop(self.agenda.gate_mut().take_waiting(|_| true));
     }
 
@@ -579,13 +579,13 @@ impl Engine {
     /// Keeps everything that was said and decided since the last time, in one batch.
     fn keep(&mut self) -> Result<(), Error> {
         let mut hosts = self.agenda.gate_mut().take_unkept();
-        hosts.extend(self.permits.take_unkept());
+        hosts.extend(self.robots_cache.take_unkept());
         if self.ledger.is_empty() && self.launches.is_empty() && hosts.is_empty() {
             return Ok(());
         }
         let mut facts: Vec<Fact> = hosts
             .into_iter()
-            .filter_map(|group| permits::host(self.agenda.gate(), &self.permits, group))
+            .filter_map(|group| robots_cache::host(self.agenda.gate(), &self.robots_cache, group))
             .map(Fact::Host)
             .collect();
         let scheduler = self.agenda.scheduler();

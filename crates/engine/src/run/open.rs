@@ -26,10 +26,10 @@ use super::{Engine, Progress, Protocols, RunOptions, RunScope, SourceState};
 use crate::event::Event;
 use crate::fetch::{Client, limits_of};
 use crate::ledger::Ledger;
-use crate::newcomers::Newcomers;
-use crate::permits::{self, Permits};
+use crate::new_elements::NewElements;
 use crate::poll::PollContext;
 use crate::reach::{Reach, Reaches};
+use crate::robots_cache::{self, RobotsCache};
 use crate::settings::{FeedEntries, FirstPass, Settings};
 use crate::trust::Trust;
 use crate::{Error, Outside, choose, clock, clock_step, register};
@@ -55,11 +55,11 @@ impl Engine {
         let at = clock::time(now);
         let inner = folder.join(".springtide");
         let mut store = Sqlite::create_or_open(&inner)?;
-        clock_step::account_for(&mut store, &clock)?;
+        clock_step::shift_hosts(&mut store, &clock)?;
         let bodies = Arc::new(Bodies::open(inner.join("bodies"))?);
         let client = Client::over(wire, &settings.http, clock)?;
         let mut reaches = Reaches::new(settings.http.allow_private.clone(), client.clone());
-        let registered = register::register(&mut store, &settings, now, &mut |_| {})?;
+        let reconciled = register::reconcile(&mut store, &settings, now, &mut |_| {})?;
 
         let mut rng = Pcg64::seed_from_u64(seed);
         let (mut sources, mut kept_sources) = (BTreeMap::new(), BTreeMap::new());
@@ -98,9 +98,9 @@ impl Engine {
                 agenda.gate_mut().set_limit(group.id, gap, concurrency);
             }
         }
-        let mut permits = Permits::default();
+        let mut robots_cache = RobotsCache::default();
         for host in ledger.store().hosts()? {
-            permits::recall(agenda.gate_mut(), &mut permits, &host, now);
+            robots_cache::recall(agenda.gate_mut(), &mut robots_cache, &host, now);
         }
 
         let (to_loop, messages) = mpsc::unbounded_channel();
@@ -126,8 +126,8 @@ impl Engine {
             rng,
             agenda,
             ledger,
-            permits,
-            newcomers: Newcomers::default(),
+            robots_cache,
+            new_elements: NewElements::default(),
             sources,
             searches: BTreeMap::new(),
             tables: BTreeMap::new(),
@@ -166,7 +166,7 @@ impl Engine {
             n_new,
             seconds,
         });
-        for (source, message) in registered.failed {
+        for (source, message) in reconciled.failed {
             engine
                 .pending_events
                 .push(Event::SourceFailed { source, message });
@@ -268,7 +268,7 @@ impl Engine {
             let is_mended = !is_gone && is_mending && self.was_not_allowed(id)?;
             if is_mended && !search_hosts.contains(&group) {
                 // Nobody was asked: its first poll is still to come, and as free as others.
-                self.newcomers.expect_again(group, id);
+                self.new_elements.expect_again(group, id);
                 self.agenda.add_new(Some(group), 1, at);
                 continue;
             }
@@ -280,7 +280,7 @@ impl Engine {
         }
         for (group, n) in self.ledger.store().n_new()? {
             if !search_hosts.contains(&group) {
-                self.newcomers.expect(group);
+                self.new_elements.expect(group);
                 self.agenda.add_new(Some(group), n, at);
             }
         }

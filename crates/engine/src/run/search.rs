@@ -16,10 +16,10 @@ use url::Url;
 use super::begin::{Address, fail};
 use super::{Engine, SourceState, Waiter};
 use crate::keep::describe;
-use crate::permits::{Permission, Permit};
 use crate::poll::{self, Message, PendingPoll};
+use crate::robots_cache::{Permission, Permit};
 use crate::search::rows::FileRows;
-use crate::search::{self, AskedPage, HeldRow, Preparation, Search, SearchBoxRequest, form};
+use crate::search::{self, AskedPage, HeldRow, Preparation, Search, SearchBoxRequest, request};
 use crate::settings::Difference;
 use crate::source::search::{ResultPage, RowById};
 use crate::{EndReason, Error, clock};
@@ -57,9 +57,15 @@ impl Engine {
                 self.add_versions(id, &mut known)?;
             }
             let source = state.settings.clone();
-            let usual = self.settings.policy.objective;
-            let (search, mut decisions, preparation) =
-                Search::new(source, settings, search_box, known, &file, usual);
+            let default_objective = self.settings.policy.objective;
+            let (search, mut decisions, preparation) = Search::new(
+                source,
+                settings,
+                search_box,
+                known,
+                &file,
+                default_objective,
+            );
             if let Some(bytes) = self.ledger.store().memory(MemoryOf::Search(id))? {
                 decisions.recall(&bytes, at);
             }
@@ -176,7 +182,7 @@ impl Engine {
         };
         let host = self.host_of(&pending.url)?;
         let reach = self.reach_of(source);
-        match self.permits.ask(host, &pending.url, reach, now) {
+        match self.robots_cache.ask(host, &pending.url, reach, now) {
             Permission::Known(Permit::Go) if host == poll.group => {
                 self.note_search_sent(&pending, at);
                 self.begin(pending);
@@ -189,7 +195,7 @@ impl Engine {
             }
             Permission::Known(permit) => {
                 self.agenda.give_back_search(&poll, at);
-                let robots_failure = self.permits.robots_failure(pending.host, &pending.url);
+                let robots_failure = self.robots_cache.robots_failure(pending.host, &pending.url);
                 self.conclude(poll::keep_out(pending, permit, robots_failure, now), now)?;
             }
             Permission::Coming => self.agenda.give_back_search(&poll, at),
@@ -199,7 +205,7 @@ impl Engine {
             }
             Permission::Unknown => {
                 self.agenda.give_back_search(&poll, at);
-                self.permits.begin(host, &pending.url);
+                self.robots_cache.begin(host, &pending.url);
                 self.agenda.gate_mut().hold(host, at);
                 self.progress.n_robots += 1;
                 self.wait_for_turn(host, Waiter::Robots(host, reach, pending.url), at);
@@ -232,8 +238,8 @@ impl Engine {
         ) else {
             return Ok(None);
         };
-        let (search_box, form) = (search.search_box, search.form.clone());
-        let filled = form::for_query(&form.source, &form.search, &text, request.number);
+        let (search_box, context) = (search.search_box, search.context.clone());
+        let filled = request::for_query(&context.source, &context.search, &text, request.number);
         let filled = match filled {
             Ok(filled) => filled,
             Err(failure) => {
@@ -259,7 +265,7 @@ impl Engine {
         Ok(Some(PendingPoll {
             purpose: Purpose::Due,
             protocol: Arc::new(ResultPage {
-                form,
+                context,
                 body: filled.body,
                 number: request.number,
             }),
@@ -285,17 +291,19 @@ impl Engine {
         let Some(search) = self.searches.get(&source) else {
             return Ok(None);
         };
-        let form = search.form.clone();
-        let Some(template) = &form.search.by_id else {
+        let context = search.context.clone();
+        let Some(template) = &context.search.by_id else {
             return Ok(None);
         };
-        let filled = form::for_row(template, &kept.element.locator);
+        let filled = request::for_row(template, &kept.element.locator);
         let (address, failure) = match filled {
             Ok(filled) => (filled.url.into(), None),
             Err(failure) => (Address::nowhere(), Some(failure)),
         };
         let pending = PendingPoll {
-            protocol: Arc::new(RowById { form: form.clone() }),
+            protocol: Arc::new(RowById {
+                context: context.clone(),
+            }),
             search: Some(SearchBoxRequest { poll, page: None }),
             ..self.pending_poll(kept, address, &as_poll(id, &poll), now)
         };
@@ -312,7 +320,7 @@ impl Engine {
     /// How long a row that is gone waits to be looked at again, at the most.
     pub(super) fn max_recheck_interval(&self, source: SourceId, recheck_interval: Span) -> Span {
         let search = self.searches.get(&source);
-        let longest = search.and_then(|search| search.form.search.max_interval);
+        let longest = search.and_then(|search| search.context.search.max_interval);
         longest
             .filter(|&longest| longest < recheck_interval)
             .unwrap_or(recheck_interval)
@@ -406,6 +414,6 @@ fn row_of(kept: Kept, added_at: Moment) -> HeldRow {
 /// What a source is asked through: its host.
 pub(super) fn host_url(state: &SourceState) -> Option<Url> {
     let search = state.settings.search.as_ref()?;
-    let filled = form::for_query(&state.settings, search, "x", 1);
+    let filled = request::for_query(&state.settings, search, "x", 1);
     filled.ok().map(|filled| filled.url)
 }

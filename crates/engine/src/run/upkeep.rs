@@ -34,7 +34,7 @@ const COLLECTION_EVERY: Duration = Duration::from_secs(600);
 const DEAD_ENOUGH: f64 = 0.25;
 /// How long others have the disk and the processor to themselves after each step.
 const PAUSE: Duration = Duration::from_millis(5);
-const BROUGHT_OVER_AT_ONCE: usize = 100;
+const MIGRATED_AT_ONCE: usize = 100;
 
 pub(super) struct Upkeep {
     folder: PathBuf,
@@ -68,7 +68,7 @@ impl Upkeep {
         bodies: &Arc<Bodies>,
     ) -> Result<Self, Error> {
         let retention = Retention::new(settings, sources);
-        let retention = match retention.is_any() {
+        let retention = match retention.forgets_anything() {
             true => Some(retention.resumed(store)?),
             false => None,
         };
@@ -87,7 +87,7 @@ impl Upkeep {
             let (bodies, is_over) = (Arc::clone(bodies), Arc::clone(&upkeep.is_over));
             upkeep
                 .tasks
-                .spawn_blocking(move || bring_over(&bodies, &is_over));
+                .spawn_blocking(move || migrate_bodies(&bodies, &is_over));
         }
         Ok(upkeep)
     }
@@ -135,7 +135,7 @@ impl Engine {
         };
         let now = TrustedNow::beside(self.ledger.store(), &self.context.clock)?;
         let step = retention.step(self.ledger.store(), &now)?;
-        let (Step::Forget(facts) | Step::Over(facts)) = &step;
+        let (Step::Forget(facts) | Step::Last(facts)) = &step;
         let is_body =
             |fact: &&Fact| matches!(fact, Fact::ChangeForgotten(_) | Fact::VersionForgotten(_));
         upkeep.n_dropped += facts.iter().filter(is_body).count() as u64;
@@ -144,7 +144,7 @@ impl Engine {
                 upkeep.step_at = at + STEP_EVERY;
                 facts
             }
-            Step::Over(facts) => {
+            Step::Last(facts) => {
                 upkeep.step_at = at + PASS_EVERY;
                 if upkeep.n_dropped > 0 {
                     upkeep.n_dropped = upkeep.n_dropped.max(MANY_DROPPED);
@@ -211,8 +211,8 @@ fn sweep(
     swept.map(|_| ())
 }
 
-fn bring_over(bodies: &Bodies, is_over: &AtomicBool) -> Result<(), springtide_store::Error> {
-    while !is_over.load(Ordering::Relaxed) && bodies.bring_over(BROUGHT_OVER_AT_ONCE)? > 0 {
+fn migrate_bodies(bodies: &Bodies, is_over: &AtomicBool) -> Result<(), springtide_store::Error> {
+    while !is_over.load(Ordering::Relaxed) && bodies.bring_over(MIGRATED_AT_ONCE)? > 0 {
         std::thread::sleep(PAUSE);
     }
     Ok(())

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::settings::AnswerShape;
-use crate::source::{PageTally, Unread};
+use crate::source::{PageTally, ReadError};
 
 /// A row as the server has it.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,8 +39,8 @@ const LONGEST_FIELDS: usize = 256 << 10;
 pub(crate) fn page(
     shape: &AnswerShape,
     body: &[u8],
-    mut take: impl FnMut(Row) -> Result<(), Unread>,
-) -> Result<PageTally, Unread> {
+    mut take: impl FnMut(Row) -> Result<(), ReadError>,
+) -> Result<PageTally, ReadError> {
     let document = document(body)?;
     let listed = at(document, &shape.results).and_then(ResultList::of);
     let Some(listed) = listed else {
@@ -73,7 +73,11 @@ pub(crate) fn page(
 }
 
 /// The row that was asked for by its id; nothing, if that is what it says.
-pub(crate) fn item(shape: &AnswerShape, wanted: &str, body: &[u8]) -> Result<Option<Row>, Unread> {
+pub(crate) fn item(
+    shape: &AnswerShape,
+    wanted: &str,
+    body: &[u8],
+) -> Result<Option<Row>, ReadError> {
     let document = document(body)?;
     let pointer = shape.item.as_deref().unwrap_or_default();
     let Some(found) = at(document, pointer) else {
@@ -91,12 +95,12 @@ pub(crate) fn item(shape: &AnswerShape, wanted: &str, body: &[u8]) -> Result<Opt
     row.map(Some).ok_or_else(none)
 }
 
-fn unusable(why: &str) -> Unread {
-    Unread::answer(format!("the answer cannot be used: {why}"))
+fn unusable(why: &str) -> ReadError {
+    ReadError::answer(format!("the answer cannot be used: {why}"))
 }
 
 /// An answer, seen to be JSON to its end.
-fn document(body: &[u8]) -> Result<&RawValue, Unread> {
+fn document(body: &[u8]) -> Result<&RawValue, ReadError> {
     serde_json::from_slice(body).map_err(|error| {
         let start = body.trim_ascii_start();
         if start.starts_with(b"<") {
@@ -301,10 +305,10 @@ mod tests {
         super::item(shape, wanted, body).map_err(said)
     }
 
-    fn said(unread: Unread) -> String {
+    fn said(unread: ReadError) -> String {
         match unread {
-            Unread::Failed(failure) => failure.message,
-            Unread::Store(error) => error.to_string(),
+            ReadError::Failed(failure) => failure.message,
+            ReadError::Store(error) => error.to_string(),
         }
     }
 

@@ -5,8 +5,8 @@
 //! and digests, touches no network, and of what is kept only bodies.
 
 pub(crate) mod answer;
-pub(crate) mod form;
 mod prepare;
+pub(crate) mod request;
 pub mod rows;
 
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ use crate::clock;
 use crate::settings::{RowWeight, SearchSettings, SourceSettings};
 use crate::source::Sighting;
 use answer::{Row as ServerRow, cell};
-use prepare::KeptOf;
+use prepare::RowCopies;
 pub(crate) use prepare::{Preparation, Prepared};
 use rows::FileRows;
 
@@ -35,7 +35,7 @@ const MAX_NUMBER: f64 = 1e12;
 const LONGEST_CELL: usize = 1024;
 /// What polls of a search source share: how it is asked, and what we hold.
 #[derive(Debug)]
-pub(crate) struct Form {
+pub(crate) struct SearchContext {
     pub(crate) source: SourceSettings,
     pub(crate) search: SearchSettings,
     held: RwLock<HashMap<String, Held>>,
@@ -79,7 +79,7 @@ pub(crate) struct RowNews {
     cells: Vec<Option<String>>,
 }
 
-impl Form {
+impl SearchContext {
     /// A row of ours in an answer, or one that is to become ours; nothing if it is neither.
     ///
     /// # Errors
@@ -171,7 +171,7 @@ impl Form {
     }
 
     /// What decides about it has to know.
-    fn settings(&self, usual: Objective) -> Settings {
+    fn settings(&self, default_objective: Objective) -> Settings {
         let search = &self.search;
         let quota = search.quota.as_ref();
         Settings {
@@ -182,9 +182,9 @@ impl Form {
             quota: quota.map(|quota| Quota::new(quota.n_polls, quota.span)),
             objective: match search.staleness {
                 Some(_) => Objective::Content,
-                None => usual,
+                None => default_objective,
             },
-            common_objective: usual,
+            common_objective: default_objective,
             form: self.digest(),
         }
     }
@@ -219,7 +219,7 @@ pub(crate) struct HeldRow {
 /// A search source at work.
 #[derive(Debug)]
 pub(crate) struct Search {
-    pub(crate) form: Arc<Form>,
+    pub(crate) context: Arc<SearchContext>,
     /// The search box itself, as an element: requests are its polls.
     pub(crate) search_box: ElementId,
     /// What terms are taken from, by the number of the row.
@@ -256,14 +256,14 @@ impl Search {
         search_box: ElementId,
         known: Vec<HeldRow>,
         file: &FileRows,
-        usual: Objective,
+        default_objective: Objective,
     ) -> (Self, SearchSource, Preparation) {
-        let mut form = Form {
+        let mut context = SearchContext {
             source,
             search,
             held: RwLock::default(),
         };
-        let columns: Vec<_> = form
+        let columns: Vec<_> = context
             .search
             .attributes
             .iter()
@@ -280,7 +280,7 @@ impl Search {
                 .get(known.id.as_str())
                 .map(|&at| &file.rows[at].cells);
             let cell_at = |at: Option<usize>| Some(in_file?[at?].clone());
-            let staleness_weight = form.weight(|name| cell_at(file.column(name)));
+            let staleness_weight = context.weight(|name| cell_at(file.column(name)));
             let standing = match known.synced_at {
                 _ if known.is_out => RowState::Out,
                 Some(_) => RowState::Held,
@@ -303,15 +303,15 @@ impl Search {
                     value: None,
                 },
             );
-            kept.push(KeptOf {
+            kept.push(RowCopies {
                 copy: known.copy,
                 versions: known.versions,
             });
         }
-        form.held = RwLock::new(held);
-        let mut decisions = SearchSource::new(form.settings(usual), rows);
+        context.held = RwLock::new(held);
+        let mut decisions = SearchSource::new(context.settings(default_objective), rows);
         let search = Self {
-            form: Arc::new(form),
+            context: Arc::new(context),
             search_box,
             cells,
         };
@@ -320,9 +320,9 @@ impl Search {
     }
 
     /// What is to be prepared, with what is kept of each row, if that is to be read.
-    fn preparation(&self, decisions: &mut SearchSource, kept: Vec<KeptOf>) -> Preparation {
+    fn preparation(&self, decisions: &mut SearchSource, kept: Vec<RowCopies>) -> Preparation {
         Preparation {
-            form: self.form.clone(),
+            context: self.context.clone(),
             generation: decisions.begin_queries(),
             cells: self.cells.clone(),
             kept,
@@ -343,9 +343,9 @@ impl Search {
         remembered: impl IntoIterator<Item = (&'a str, &'a [u8])>,
     ) {
         decisions.set_queries(prepared.generation, prepared.live, remembered);
-        let mut held = self.form.held_mut();
+        let mut held = self.context.held_mut();
         let by_digest: HashMap<[u8; 32], &RowNews> = prepared
-            .told
+            .row_news
             .iter()
             .flatten()
             .map(|news| (news.digest, news))
@@ -355,12 +355,12 @@ impl Search {
                 held.value.clone_from(&news.value);
             }
         }
-        let told = prepared.told.iter().zip(prepared.differences);
+        let told = prepared.row_news.iter().zip(prepared.differences);
         for (number, (news, differences)) in (0..).zip(told) {
             let weight = news.as_ref().and_then(|news| news.weight);
             decisions.recall_row(number, weight, differences);
         }
-        for (cells, news) in self.cells.iter_mut().zip(&prepared.told) {
+        for (cells, news) in self.cells.iter_mut().zip(&prepared.row_news) {
             if let Some(news) = news {
                 set_cells(cells, &news.cells);
             }
@@ -369,9 +369,9 @@ impl Search {
 
     /// A row becomes ours.
     pub(crate) fn add(&mut self, id: &str) {
-        let n_cells = self.form.search.attributes.len();
+        let n_cells = self.context.search.attributes.len();
         self.cells.push(vec![String::new(); n_cells]);
-        let mut held = self.form.held_mut();
+        let mut held = self.context.held_mut();
         held.insert(id.to_owned(), Held::default());
     }
 
@@ -397,7 +397,7 @@ impl Search {
                 digest: Some(news.digest),
                 value: news.value.clone(),
             };
-            self.form.held_mut().insert(id.to_owned(), now_held);
+            self.context.held_mut().insert(id.to_owned(), now_held);
         }
     }
 }

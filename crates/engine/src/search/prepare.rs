@@ -9,7 +9,7 @@ use springtide_policy::query::{Live, RowsBuilder, StopWords, TermId, terms_in};
 use springtide_store::{Bodies, BodyId};
 
 use super::answer::Row as ServerRow;
-use super::{Form, Held, RowNews, set_cells};
+use super::{Held, RowNews, SearchContext, set_cells};
 
 /// Terms of a row, and in a query.
 const MOST_TERMS_OF_A_ROW: usize = 64;
@@ -23,7 +23,7 @@ pub(crate) struct Prepared {
     pub(super) generation: u32,
     pub(super) live: Live,
     /// What copies say, by row, the first time.
-    pub(super) told: Vec<Option<RowNews>>,
+    pub(super) row_news: Vec<Option<RowNews>>,
     /// How far versions were apart, by row, the first time.
     pub(super) differences: Vec<Differences>,
 }
@@ -31,16 +31,16 @@ pub(crate) struct Prepared {
 /// What there is to prepare.
 #[derive(Debug)]
 pub(crate) struct Preparation {
-    pub(super) form: Arc<Form>,
+    pub(super) context: Arc<SearchContext>,
     pub(super) generation: u32,
     pub(super) cells: Vec<Vec<String>>,
     /// Nothing, if it has been read.
-    pub(super) kept: Vec<KeptOf>,
+    pub(super) kept: Vec<RowCopies>,
 }
 
 /// What is kept of a row.
 #[derive(Debug)]
-pub(super) struct KeptOf {
+pub(super) struct RowCopies {
     pub(super) copy: Option<([u8; 32], BodyId)>,
     /// Its versions, in order.
     pub(super) versions: Vec<BodyId>,
@@ -49,17 +49,17 @@ pub(super) struct KeptOf {
 impl Preparation {
     /// Reads copies, as far as they have to be read, and makes up queries.
     pub(crate) fn prepare(mut self, bodies: &Bodies) -> Result<Prepared, springtide_policy::Error> {
-        let mut told: Vec<Option<RowNews>> = Vec::with_capacity(self.kept.len());
+        let mut row_news: Vec<Option<RowNews>> = Vec::with_capacity(self.kept.len());
         let mut differences = Vec::with_capacity(self.kept.len());
         for (kept, cells) in self.kept.iter().zip(&mut self.cells) {
             let news = kept
                 .copy
-                .and_then(|(digest, body)| self.form.read(digest, body, bodies));
+                .and_then(|(digest, body)| self.context.read(digest, body, bodies));
             if let Some(news) = &news {
                 set_cells(cells, &news.cells);
             }
-            told.push(news);
-            differences.push(self.form.differences_of(&kept.versions, bodies));
+            row_news.push(news);
+            differences.push(self.context.differences_of(&kept.versions, bodies));
         }
         let stop_words = StopWords::english();
         let mut rows = RowsBuilder::new();
@@ -67,7 +67,7 @@ impl Preparation {
         for cells in &self.cells {
             let mut terms = Vec::new();
             for (column, (cell, (_, split))) in
-                (0..).zip(cells.iter().zip(&self.form.search.attributes))
+                (0..).zip(cells.iter().zip(&self.context.search.attributes))
             {
                 let terms_of = terms_in(cell, *split, &stop_words).into_iter();
                 // What is longer makes no query, nor an address.
@@ -89,14 +89,14 @@ impl Preparation {
         let class_of = |term: TermId| classes[term.0 as usize];
         Ok(Prepared {
             generation: self.generation,
-            live: Live::about(rows, self.form.retrieval(), MOST_TERMS, class_of)?,
-            told,
+            live: Live::about(rows, self.context.retrieval(), MOST_TERMS, class_of)?,
+            row_news,
             differences,
         })
     }
 }
 
-impl Form {
+impl SearchContext {
     /// What a copy says.
     fn read(&self, digest: [u8; 32], body: BodyId, bodies: &Bodies) -> Option<RowNews> {
         let body = bodies.get(body).ok()?;

@@ -18,7 +18,7 @@ use url::Url;
 
 use super::websub;
 use super::{
-    AnswerContext, Mention, MentionKind, OwnSighting, Protocol, Reading, Sighting, Unread,
+    AnswerContext, Mention, MentionKind, OwnSighting, Protocol, ReadError, Reading, Sighting,
 };
 use crate::detect::{Lens, decode};
 use crate::settings::FeedEntries;
@@ -50,7 +50,7 @@ pub(crate) struct Feed {
 }
 
 impl Protocol for Feed {
-    fn read(&self, answered: &AnswerContext<'_>) -> Result<Reading, Unread> {
+    fn read(&self, answered: &AnswerContext<'_>) -> Result<Reading, ReadError> {
         let answer = answered.answer;
         let copy = answered.kept.copy.as_ref();
         let parse = |body: &[u8], content_type: Option<&str>| {
@@ -60,13 +60,13 @@ impl Protocol for Feed {
             let body = answered.bodies.get(copy.body).ok()?;
             parse(&body, copy.content_type.as_deref()).ok()
         });
-        let (own, feed, has_changed) = match super::status_alone(answered)? {
+        let (own, feed, has_changed) = match super::status_only(answered)? {
             Some(own @ OwnSighting::NotModified) => (own, before.as_ref(), false),
             Some(own) => return Ok(own.into()),
             None => {
                 let feed =
                     parse(&answer.body, answer.content_type.as_deref()).map_err(|problem| {
-                        Unread::answer(format!("the feed cannot be used: {problem}"))
+                        ReadError::answer(format!("the feed cannot be used: {problem}"))
                     })?;
                 let digest = self.digest(&feed);
                 let has_changed = answered.is_lost || copy.is_none_or(|copy| copy.digest != digest);
@@ -105,7 +105,7 @@ impl Feed {
         before: Option<&ParsedFeed>,
         has_changed: bool,
         answered: &AnswerContext<'_>,
-    ) -> Result<Reading, Unread> {
+    ) -> Result<Reading, ReadError> {
         let mut reading = Reading {
             own,
             pause: feed

@@ -7,7 +7,7 @@ use url::Url;
 
 use super::sitemap::{Hosts, ListingLimits, ListingProblem, ParsedSitemap, parse_sitemap};
 use super::{
-    AnswerContext, Mention, MentionKind, OwnSighting, Protocol, Reading, Sighting, Unread,
+    AnswerContext, Mention, MentionKind, OwnSighting, Protocol, ReadError, Reading, Sighting,
 };
 
 /// How many indexes a listing may be in.
@@ -25,8 +25,8 @@ pub(crate) struct Listing {
 }
 
 impl Protocol for Listing {
-    fn read(&self, answered: &AnswerContext<'_>) -> Result<Reading, Unread> {
-        if let Some(own) = super::status_alone(answered)? {
+    fn read(&self, answered: &AnswerContext<'_>) -> Result<Reading, ReadError> {
+        if let Some(own) = super::status_only(answered)? {
             return Ok(own.into());
         }
         let body = &answered.answer.body;
@@ -71,9 +71,9 @@ fn news(
     before: Option<&[u8]>,
     url: &Url,
     limits: &ListingLimits,
-) -> Result<(Vec<Mention>, Option<String>), Unread> {
+) -> Result<(Vec<Mention>, Option<String>), ReadError> {
     let now = parse_sitemap(body, url, limits)
-        .map_err(|problem| Unread::answer(format!("the listing cannot be used: {problem}")))?;
+        .map_err(|problem| ReadError::answer(format!("the listing cannot be used: {problem}")))?;
     let before = before
         .and_then(|body| parse_sitemap(body, url, limits).ok())
         .unwrap_or_default();

@@ -29,8 +29,8 @@ use crate::table::TableRead;
 /// Where to ask is known before: a host is asked for its leave first.
 pub(crate) trait Protocol: std::fmt::Debug + Send + Sync {
     /// What is sent to an element's address when it is polled.
-    fn request<'a>(&'a self, kept: &'a Kept, purpose: Purpose) -> Sent<'a> {
-        Sent::with_validators(kept, purpose)
+    fn request<'a>(&'a self, kept: &'a Kept, purpose: Purpose) -> RequestParts<'a> {
+        RequestParts::with_validators(kept, purpose)
     }
 
     /// Whether a poll goes on to where it is sent. If not, a redirect is read like any
@@ -46,12 +46,12 @@ pub(crate) trait Protocol: std::fmt::Debug + Send + Sync {
     }
 
     /// What an answer says.
-    fn read(&self, answered: &AnswerContext<'_>) -> Result<Reading, Unread>;
+    fn read(&self, answered: &AnswerContext<'_>) -> Result<Reading, ReadError>;
 }
 
 /// What is sent, besides the address.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Sent<'a> {
+pub(crate) struct RequestParts<'a> {
     pub(crate) etag: Option<&'a str>,
     pub(crate) last_modified: Option<&'a str>,
     pub(crate) headers: &'a [(String, String)],
@@ -61,9 +61,9 @@ pub(crate) struct Sent<'a> {
 
 /// A Last-Modified tells whole seconds: what was changed within so many milliseconds
 /// before it was fetched may have changed again without its telling.
-const UNSURE: i64 = 2_000;
+const LAST_MODIFIED_SETTLES_MS: i64 = 2_000;
 
-impl<'a> Sent<'a> {
+impl<'a> RequestParts<'a> {
     /// The validators of the copy, if they can be relied on: a strong tag for an audit,
     /// any tag for another poll, or else a date that is old enough to be one change's.
     fn with_validators(kept: &'a Kept, purpose: Purpose) -> Self {
@@ -73,7 +73,7 @@ impl<'a> Sent<'a> {
         let is_audit = purpose == Purpose::Audit;
         let is_sure = |date: &str| {
             let modified_at = fetch::http_date(date).map(clock::moment);
-            modified_at.is_some_and(|at| at.0 + UNSURE <= copy.fetched_at.0)
+            modified_at.is_some_and(|at| at.0 + LAST_MODIFIED_SETTLES_MS <= copy.fetched_at.0)
         };
         let (mut etag, mut last_modified) = (None, None);
         match (&copy.etag, &copy.last_modified) {
@@ -120,15 +120,15 @@ pub(crate) struct AnswerContext<'a> {
 
 /// What an answer says of the element that was polled if its status says it all, for
 /// elements that have a copy of their own; nothing if there is a body to read.
-fn status_alone(answered: &AnswerContext<'_>) -> Result<Option<OwnSighting>, Unread> {
+fn status_only(answered: &AnswerContext<'_>) -> Result<Option<OwnSighting>, ReadError> {
     match answered.answer.status {
         200 | 203 => Ok(None),
         304 if answered.has_validators => Ok(Some(OwnSighting::NotModified)),
-        304 => Err(Unread::answer(
+        304 => Err(ReadError::answer(
             "the server says that nothing has changed since a copy that we did not name",
         )),
         404 | 410 => Ok(Some(OwnSighting::NotThere)),
-        status => Err(Unread::Failed(FetchFailure::new(
+        status => Err(ReadError::Failed(FetchFailure::new(
             FailureKind::Status,
             format!("the server answered with status {status}"),
         ))),
@@ -230,7 +230,7 @@ impl Sighting {
         answered: &AnswerContext<'_>,
         digest: [u8; 32],
         has_changed: bool,
-    ) -> Result<Self, Unread> {
+    ) -> Result<Self, ReadError> {
         let answer = answered.answer;
         let body = has_changed.then(|| answered.bodies.put(&answer.body));
         Ok(Self {
@@ -278,20 +278,20 @@ pub(crate) struct PageTally {
 
 /// Why an answer could not be read.
 #[derive(Debug)]
-pub(crate) enum Unread {
+pub(crate) enum ReadError {
     /// The poll has failed.
     Failed(FetchFailure),
     /// What was read could not be kept: we cannot go on.
     Store(springtide_store::Error),
 }
 
-impl Unread {
+impl ReadError {
     pub(crate) fn answer(message: impl Into<String>) -> Self {
         Self::Failed(FetchFailure::new(FailureKind::Answer, message.into()))
     }
 }
 
-impl From<springtide_store::Error> for Unread {
+impl From<springtide_store::Error> for ReadError {
     fn from(error: springtide_store::Error) -> Self {
         Self::Store(error)
     }

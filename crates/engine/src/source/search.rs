@@ -5,14 +5,16 @@ use std::sync::Arc;
 use serde_json::Value;
 use springtide_store::{Kept, Purpose};
 
-use super::{AnswerContext, OwnSighting, PageTally, Protocol, Reading, Sent, Sighting, Unread};
+use super::{
+    AnswerContext, OwnSighting, PageTally, Protocol, ReadError, Reading, RequestParts, Sighting,
+};
 use crate::fetch::{Answer, FailureKind, FetchFailure};
-use crate::search::{Form, answer};
+use crate::search::{SearchContext, answer};
 
 /// A page of the answer to a query.
 #[derive(Debug)]
 pub(crate) struct ResultPage {
-    pub(crate) form: Arc<Form>,
+    pub(crate) context: Arc<SearchContext>,
     /// What is sent; nothing asks by GET.
     pub(crate) body: Option<Vec<u8>>,
     /// Counted from 1.
@@ -22,14 +24,14 @@ pub(crate) struct ResultPage {
 /// One row, by its id.
 #[derive(Debug)]
 pub(crate) struct RowById {
-    pub(crate) form: Arc<Form>,
+    pub(crate) context: Arc<SearchContext>,
 }
 
 impl Protocol for ResultPage {
-    fn request<'a>(&'a self, _: &'a Kept, _: Purpose) -> Sent<'a> {
-        Sent {
+    fn request<'a>(&'a self, _: &'a Kept, _: Purpose) -> RequestParts<'a> {
+        RequestParts {
             body: self.body.as_deref(),
-            ..with_headers(&self.form)
+            ..with_headers(&self.context)
         }
     }
 
@@ -41,15 +43,15 @@ impl Protocol for ResultPage {
         true
     }
 
-    fn read(&self, answered: &AnswerContext<'_>) -> Result<Reading, Unread> {
+    fn read(&self, answered: &AnswerContext<'_>) -> Result<Reading, ReadError> {
         let answer = answered.answer;
         match answer.status {
             200 | 203 => {}
             // Some answer that there is no such page.
             400 | 404 | 410 | 416 | 422 if self.number > 1 => return Ok(Reading::default()),
-            _ => return Err(Unread::Failed(refusal(answer))),
+            _ => return Err(ReadError::Failed(refusal(answer))),
         }
-        let shape = &self.form.search.answer;
+        let shape = &self.context.search.answer;
         let mut others = Vec::new();
         // Fields that none of the rows so far has.
         let mut absent: Vec<String> = shape.fields.iter().map(|(name, _)| name.clone()).collect();
@@ -57,7 +59,7 @@ impl Protocol for ResultPage {
         let page = answer::page(shape, &answer.body, |row| {
             n_rows += 1;
             absent.retain(|name| row.fields.get(name).is_none_or(Value::is_null));
-            if let Some(sighting) = self.form.find(&row, answered.bodies)? {
+            if let Some(sighting) = self.context.find(&row, answered.bodies)? {
                 others.push((row.id, sighting));
             }
             Ok(())
@@ -75,8 +77,8 @@ impl Protocol for ResultPage {
 }
 
 impl Protocol for RowById {
-    fn request<'a>(&'a self, _: &'a Kept, _: Purpose) -> Sent<'a> {
-        with_headers(&self.form)
+    fn request<'a>(&'a self, _: &'a Kept, _: Purpose) -> RequestParts<'a> {
+        with_headers(&self.context)
     }
 
     fn follows_redirects(&self) -> bool {
@@ -87,29 +89,29 @@ impl Protocol for RowById {
         true
     }
 
-    fn read(&self, answered: &AnswerContext<'_>) -> Result<Reading, Unread> {
+    fn read(&self, answered: &AnswerContext<'_>) -> Result<Reading, ReadError> {
         let answer = answered.answer;
         match answer.status {
             200 | 203 => {}
             404 | 410 => return Ok(OwnSighting::NotThere.into()),
-            _ => return Err(Unread::Failed(refusal(answer))),
+            _ => return Err(ReadError::Failed(refusal(answer))),
         }
-        let shape = &self.form.search.answer;
+        let shape = &self.context.search.answer;
         let id = &answered.kept.element.locator;
         let Some(row) = answer::item(shape, id, &answer.body)? else {
             return Ok(OwnSighting::NotThere.into());
         };
-        let sighting: Option<Sighting> = self.form.find(&row, answered.bodies)?;
-        let not_ours = || Unread::answer("the answer cannot be used: the row is not ours");
+        let sighting: Option<Sighting> = self.context.find(&row, answered.bodies)?;
+        let not_ours = || ReadError::answer("the answer cannot be used: the row is not ours");
         let sighting = sighting.ok_or_else(not_ours)?;
         Ok(OwnSighting::Here(Box::new(sighting)).into())
     }
 }
 
-fn with_headers(form: &Form) -> Sent<'_> {
-    Sent {
-        headers: &form.search.headers.0,
-        ..Sent::default()
+fn with_headers(context: &SearchContext) -> RequestParts<'_> {
+    RequestParts {
+        headers: &context.search.headers.0,
+        ..RequestParts::default()
     }
 }
 

@@ -6,7 +6,7 @@ use springtide_store::Role;
 
 use super::links::links;
 use super::{
-    AnswerContext, Mention, MentionKind, OwnSighting, Protocol, Reading, Sighting, Unread,
+    AnswerContext, Mention, MentionKind, OwnSighting, Protocol, ReadError, Reading, Sighting,
 };
 use crate::detect::Lens;
 
@@ -20,8 +20,8 @@ pub(crate) struct Web {
 }
 
 impl Protocol for Web {
-    fn read(&self, answered: &AnswerContext<'_>) -> Result<Reading, Unread> {
-        if let Some(own) = super::status_alone(answered)? {
+    fn read(&self, answered: &AnswerContext<'_>) -> Result<Reading, ReadError> {
+        if let Some(own) = super::status_only(answered)? {
             return Ok(own.into());
         }
         let answer = answered.answer;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use springtide_store::FailureKind;
 
 use super::batch::Batch;
-use super::digest::Mark;
+use super::digest::RowMark;
 use super::statement::{Column, Dialect, Relation, Shape, Statement};
 use super::value::Row;
 use super::{digest, mysql, postgres, sqlite};
@@ -247,7 +247,7 @@ impl Database {
         parts: &[String],
         shape: &Shape,
         columns: &[String],
-    ) -> Result<Option<Mark>, FetchFailure> {
+    ) -> Result<Option<RowMark>, FetchFailure> {
         let is_shown = |column: &&Column| columns.is_empty() || columns.contains(&column.name);
         let shown: Vec<&Column> = shape.columns.iter().filter(is_shown).collect();
         let (row, columns) = match self {
@@ -259,7 +259,7 @@ impl Database {
                 }
                 let table = Dialect::Postgres.text(&Dialect::Postgres.relation(relation));
                 let columns = digest::columns_of_postgres(&table);
-                (digest::WRITTEN_BY.to_owned(), columns)
+                (digest::WRITER_COLUMN.to_owned(), columns)
             }
             Self::MySql(_) => {
                 let Some(row) = digest::hash_of_columns(&shown) else {
@@ -271,10 +271,10 @@ impl Database {
         };
         let answer = self.ask(&Statement::plain(&*columns)).await?;
         let said = answer.rows.into_iter().flatten().next();
-        Ok(Some(Mark {
+        Ok(Some(RowMark {
             row,
             columns,
-            columns_then: said.and_then(digest::plain).unwrap_or_default(),
+            columns_at_look: said.and_then(digest::plain).unwrap_or_default(),
         }))
     }
 

@@ -21,13 +21,13 @@ use super::value::Value;
 
 /// What tells rows from what they were, in the words of a database.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Mark {
+pub(crate) struct RowMark {
     /// That of a row.
     pub(super) row: String,
     /// Asks for the mark of the columns: one value.
     pub(super) columns: String,
     /// What that was when the table was looked at.
-    pub(super) columns_then: String,
+    pub(super) columns_at_look: String,
 }
 
 /// The mark of a row of PostgreSQL: the transaction that wrote it.
@@ -35,13 +35,13 @@ pub(crate) struct Mark {
 /// Of two looks at a range, rows that only the later one sees were written by transactions
 /// that the earlier one did not see: theirs are other numbers than any that it saw. If it
 /// sees no such rows, what has changed is gone, and there are fewer.
-pub(super) const WRITTEN_BY: &str = "xmin";
+pub(super) const WRITER_COLUMN: &str = "xmin";
 
 /// The sum of the hashes of the transactions that wrote rows, and `now`, the number that the
 /// next transaction will have. A cast of such a number takes it through text; its age is had
 /// at once, and so is the number again.
 fn sum_of_writers(now: &str) -> String {
-    format!("coalesce(sum(hashint8extended(({now} - age({WRITTEN_BY})) & 4294967295, 0)), 0)")
+    format!("coalesce(sum(hashint8extended(({now} - age({WRITER_COLUMN})) & 4294967295, 0)), 0)")
 }
 const NOW: &str = "age('3'::xid)::int8 + 3";
 
@@ -191,7 +191,7 @@ pub(super) fn statement<'a>(
     dialect: Dialect,
     relation: &Relation,
     shape: &Shape,
-    mark: &Mark,
+    mark: &RowMark,
     known: impl Iterator<Item = (&'a Range, &'a str)>,
 ) -> Statement {
     match dialect {
@@ -206,7 +206,7 @@ pub(super) fn statement<'a>(
 fn of_postgres<'a>(
     relation: &Relation,
     shape: &Shape,
-    mark: &Mark,
+    mark: &RowMark,
     known: impl Iterator<Item = (&'a Range, &'a str)>,
 ) -> Statement {
     let dialect = Dialect::Postgres;
@@ -277,7 +277,7 @@ fn of_postgres<'a>(
 fn of_mysql<'a>(
     relation: &Relation,
     shape: &Shape,
-    mark: &Mark,
+    mark: &RowMark,
     ranges: impl Iterator<Item = &'a Range>,
 ) -> Statement {
     let dialect = Dialect::MySql;
@@ -307,7 +307,7 @@ fn of_mysql<'a>(
 
 /// What a database says of blocks.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct DigestAnswer {
     /// The digest of each, if it is what it was, and nothing if it is not.
     pub(super) same: Vec<Option<String>>,
     /// Whether the columns are those that there were when the table was looked at.
@@ -318,10 +318,10 @@ pub(super) struct Told {
 pub(super) fn answered(
     dialect: Dialect,
     rows: Vec<Vec<Value>>,
-    mark: &Mark,
+    mark: &RowMark,
     known: &[&str],
-) -> Told {
-    let mut told = Told {
+) -> DigestAnswer {
+    let mut told = DigestAnswer {
         same: vec![None; known.len()],
         has_same_columns: true,
     };
@@ -344,7 +344,7 @@ pub(super) fn answered(
             }
         }
         if let Some(of_columns) = of_columns {
-            told.has_same_columns &= of_columns == mark.columns_then;
+            told.has_same_columns &= of_columns == mark.columns_at_look;
             columns = of_columns;
         }
         blocks.push((place, quiet, digest));
@@ -443,7 +443,7 @@ impl Costs {
 
     /// Up to which chance that a block has changed its digest is asked for first: never, if
     /// it has taken the database longer than the rows did.
-    pub(super) fn likely(&self) -> f64 {
+    pub(super) fn digest_threshold(&self) -> f64 {
         let seen = *self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         match (seen.reading, seen.digest) {
             (Some(reading), Some(digest)) if digest > reading => 0.0,
@@ -478,14 +478,14 @@ mod tests {
     #[test]
     fn a_digest_that_takes_as_long_as_reading_is_not_asked_for() {
         let costs = Costs::default();
-        assert_eq!(costs.likely(), LIKELY);
+        assert_eq!(costs.digest_threshold(), LIKELY);
         costs.note_reading(100, Duration::from_millis(10));
         costs.note_digest(100, Duration::from_millis(1));
-        assert_eq!(costs.likely(), LIKELY);
+        assert_eq!(costs.digest_threshold(), LIKELY);
         for _ in 0..50 {
             costs.note_digest(100, Duration::from_millis(12));
         }
-        assert_eq!(costs.likely(), 0.0);
+        assert_eq!(costs.digest_threshold(), 0.0);
     }
 
     #[test]
@@ -523,11 +523,11 @@ mod tests {
         assert_eq!(of(&[3, 2]), None);
     }
 
-    fn mark() -> Mark {
-        Mark {
-            row: WRITTEN_BY.to_owned(),
+    fn mark() -> RowMark {
+        RowMark {
+            row: WRITER_COLUMN.to_owned(),
             columns: "select 7".to_owned(),
-            columns_then: "7".to_owned(),
+            columns_at_look: "7".to_owned(),
         }
     }
 

@@ -47,7 +47,7 @@ pub(crate) use value::{Rows, key_text};
 use crate::blocking::blocking;
 use crate::fail_point::fail_point;
 use crate::fetch::{FetchFailure, group_of};
-use crate::poll::{EndedPoll, Message, PendingPoll, PollContext, PollResult, Way};
+use crate::poll::{EndedPoll, Message, PendingPoll, PollContext, PollResult, RedirectPath};
 use crate::settings::{GroupRule, SourceSettings, TableSettings};
 use crate::source::{OwnSighting, Reading, Sighting};
 
@@ -226,16 +226,16 @@ impl Table {
     /// Whether rows are read with their marks. PostgreSQL has them at hand. MySQL and MariaDB
     /// make them, which takes them as long as the rows do: so they do not while a first pass
     /// goes on, nor where digests have been seen not to be worth it.
-    fn asks_marks(&self, is_first: bool) -> bool {
+    fn reads_marks(&self, is_first: bool) -> bool {
         match self.dialect() {
             Dialect::Postgres => true,
-            Dialect::Sqlite | Dialect::MySql => !is_first && self.costs.likely() > 0.0,
+            Dialect::Sqlite | Dialect::MySql => !is_first && self.costs.digest_threshold() > 0.0,
         }
     }
 
     /// Up to which chance that a block has changed its digest is asked for first.
-    pub(crate) fn asks_digest_up_to(&self) -> f64 {
-        self.costs.likely()
+    pub(crate) fn digest_threshold(&self) -> f64 {
+        self.costs.digest_threshold()
     }
 
     /// Which columns are the key of answered rows, if they are what they should be: each with
@@ -336,7 +336,7 @@ impl Table {
     ) -> Result<BlockRead, FetchFailure> {
         let is_query = matches!(self.settings.relation, Relation::Query(_));
         let most = (!is_query).then(|| self.most_read() + 1);
-        let asks_marks = self.asks_marks(copies.is_empty());
+        let asks_marks = self.reads_marks(copies.is_empty());
         let statement = |shape: &Shape| {
             let mut shown = self.shown(shape);
             if let Some(mark) = shape.mark.as_ref().filter(|_| asks_marks) {
@@ -381,7 +381,7 @@ impl Table {
                 key_at,
             );
             let digest = |span: &Span<usize>| {
-                let columns = &shape.mark.as_ref().filter(|_| asks_marks)?.columns_then;
+                let columns = &shape.mark.as_ref().filter(|_| asks_marks)?.columns_at_look;
                 let marks = span.clone().map(|row| batch.mark(row));
                 digest::of_marks(self.dialect(), marks, columns)
             };
@@ -650,7 +650,7 @@ pub(crate) async fn poll(poll: PendingPoll, ask: TableRequest, context: PollCont
         poll,
         at,
         status: None,
-        way: Way::default(),
+        redirects: RedirectPath::default(),
         found,
     })));
 }

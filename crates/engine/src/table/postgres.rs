@@ -14,7 +14,7 @@ use tokio_postgres::{Client, Config, SimpleQueryMessage};
 
 use super::batch::{Batch, ValueRef};
 use super::database::{Answer, AvailableTable, Found, Login, RowAnswer};
-use super::digest::WRITTEN_BY;
+use super::digest::WRITER_COLUMN;
 use super::statement::{Column, Dialect, Relation, Shape, Statement};
 use super::tls::{CertificateCheck, Tls};
 use super::value::{Value, unhex};
@@ -130,7 +130,7 @@ impl Session {
     /// How values of a column are spelled.
     fn spelled(&self, name: &str) -> Spelled {
         match self.kind(name) {
-            None if name == WRITTEN_BY => Spelled::Integer,
+            None if name == WRITER_COLUMN => Spelled::Integer,
             kind => Spelled::of(kind.unwrap_or("text")),
         }
     }
@@ -219,7 +219,7 @@ impl Session {
         }
         // Whoever speaks as PostgreSQL does need not have all of it, or may not let us.
         let text = format!(
-            "select age({WRITTEN_BY}), hashint8extended(0, 0), txid_current_snapshot() \
+            "select age({WRITER_COLUMN}), hashint8extended(0, 0), txid_current_snapshot() \
              from {} limit 0",
             Dialect::Postgres.relation(relation)
         );

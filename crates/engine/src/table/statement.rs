@@ -1,7 +1,7 @@
 //! Statements: what is asked of a database, in the words of each.
 
 use super::block::Range;
-use super::digest::Mark;
+use super::digest::RowMark;
 use super::value::{Value, hex};
 
 /// How a database is spoken to.
@@ -30,7 +30,7 @@ pub(crate) struct Shape {
     /// Whether keys are in the order of their values, as we compare them.
     pub(crate) is_ordered: bool,
     /// What tells a row from what it was, if the database can say that.
-    pub(crate) mark: Option<Mark>,
+    pub(crate) mark: Option<RowMark>,
 }
 
 /// A column, and its type as the database calls it.

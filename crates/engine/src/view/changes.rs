@@ -3,7 +3,7 @@
 use serde::Serialize;
 use springtide_store::{Change, ChangeKind, Moment};
 
-use super::{FieldChange, fit_to_show};
+use super::{FieldChange, redacted};
 
 /// A change that was found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -45,7 +45,7 @@ impl ChangeView {
         Self {
             element: change.element.0,
             source: source.to_owned(),
-            locator: fit_to_show(locator).into_owned(),
+            locator: redacted(locator).into_owned(),
             found_at: Some(change.found_at),
             previous_poll_at: change.previous_poll_at,
             kind: change_kind_name(change.kind),

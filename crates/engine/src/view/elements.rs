@@ -10,7 +10,7 @@ use springtide_store::{ElementId, Error, Kept, Moment, Reader, Role, Source, Sou
 
 use super::beliefs::BeliefInput;
 use super::outlook::{Outlook, decimal};
-use super::words::{NOT_WANTED, PAUSED, fit_to_show, state_name, why, why_out};
+use super::words::{NOT_WANTED, PAUSED, redacted, state_name, why, why_out};
 use super::{ErrorView, States};
 
 /// What is left out at each end of the interval of a rate.
@@ -82,7 +82,7 @@ impl RatePerDay {
 
 /// Which elements are wanted.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Wanted {
+pub struct ElementFilter {
     /// Those of this source.
     pub source: Option<SourceId>,
     /// Those in this state.
@@ -93,8 +93,8 @@ pub struct Wanted {
     pub from: Option<ElementId>,
 }
 
-impl Wanted {
-    fn has(&self, kept: &Kept) -> bool {
+impl ElementFilter {
+    fn matches(&self, kept: &Kept) -> bool {
         let is_listed = self.listings || kept.element.role != Role::Listing;
         is_listed && self.state.is_none_or(|state| state == kept.state)
     }
@@ -114,7 +114,7 @@ pub struct Elements<'a> {
     store: &'a dyn Reader,
     outlook: &'a mut Outlook,
     sources: HashMap<SourceId, &'a str>,
-    wanted: Wanted,
+    wanted: ElementFilter,
     left: Remaining,
 }
 
@@ -136,7 +136,7 @@ impl<'a> Elements<'a> {
         store: &'a dyn Reader,
         outlook: &'a mut Outlook,
         sources: &'a [Source],
-        wanted: Wanted,
+        wanted: ElementFilter,
     ) -> Result<Self, Error> {
         let states = States::of(sources);
         let from = wanted.from.unwrap_or(ElementId(0));
@@ -195,7 +195,7 @@ impl<'a> Elements<'a> {
                     page
                 }
             };
-            let wanted = page.into_iter().filter(|kept| self.wanted.has(kept));
+            let wanted = page.into_iter().filter(|kept| self.wanted.matches(kept));
             let wanted: Vec<Kept> = wanted.collect();
             if !wanted.is_empty() {
                 return self.view_all(wanted).map(Some);
@@ -211,7 +211,7 @@ impl<'a> Elements<'a> {
         let page = ids.iter().map(|&id| self.store.element(id));
         let page = page.filter_map(Result::transpose);
         let page = page.collect::<Result<Vec<_>, _>>()?;
-        let wanted = page.into_iter().filter(|kept| self.wanted.has(kept));
+        let wanted = page.into_iter().filter(|kept| self.wanted.matches(kept));
         self.view_all(wanted.collect())
     }
 
@@ -244,7 +244,7 @@ fn view(kept: &Kept, source: &str, outlook: &mut Outlook) -> ElementView {
     ElementView {
         id: element.id.0,
         source: source.to_owned(),
-        locator: fit_to_show(&element.locator).into_owned(),
+        locator: redacted(&element.locator).into_owned(),
         group: outlook.beliefs.group_name(element.group),
         weight: decimal(element.weight),
         rate_per_day: known.map(|held| RatePerDay::new(held.told.belief)),

@@ -33,7 +33,7 @@ use serde::Serialize;
 use springtide_store::{Error, Failure, Moment, Reader, Source, SourceId, State, Totals};
 
 pub use changes::{ChangeView, change_kind_name, digest_text};
-pub use elements::{ElementView, Elements, RatePerDay, Wanted};
+pub use elements::{ElementFilter, ElementView, Elements, RatePerDay};
 pub use fields::{FieldChange, fields, fields_of};
 pub use outlook::{Outlook, PolledElements, floor, present_policy};
 pub use plan::{FACTORS, PlanView, Reached, WhatIf, budget_for, plan, what_if};
@@ -45,7 +45,7 @@ pub use status::{
 pub use target::{Miss, Target};
 pub use versions::{Versions, VersionsError};
 pub use words::{
-    brief, count, fit_to_show, kind_name, per_day, percent, plural, relative, rfc3339,
+    brief, count, kind_name, per_day, percent, plural, redacted, relative, rfc3339,
     seconds_between, serialize_moment, size, state_name,
 };
 
@@ -95,7 +95,7 @@ impl SourceView {
         Self {
             name: source.name.clone(),
             kind: kind_name(source.kind),
-            url: fit_to_show(&source.url).into_owned(),
+            url: redacted(&source.url).into_owned(),
             n_elements: totals.n_elements,
             n_new: totals.n_new,
             n_failing: totals.n_failing,

@@ -6,9 +6,9 @@ use std::str::FromStr;
 use springtide_store::{Brief, ElementId, Error, Kept, Moment, Reader, Role, State, Walk};
 
 use super::beliefs::{BeliefInput, Held};
-use super::elements::{ElementView, Wanted};
+use super::elements::{ElementFilter, ElementView};
 use super::outlook::{Outlook, decimal};
-use super::words::fit_to_show;
+use super::words::redacted;
 
 /// What elements are sorted by, and which way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -119,7 +119,7 @@ impl SortKey {
 pub fn ranked(
     store: &dyn Reader,
     outlook: &mut Outlook,
-    wanted: Wanted,
+    wanted: ElementFilter,
     key: SortKey,
 ) -> Result<Vec<(Rank, ElementId)>, Error> {
     let mut ranks: Vec<(Rank, ElementId)> = Vec::new();
@@ -175,7 +175,7 @@ fn rank_of_kept(by: SortBy, kept: Kept) -> Rank {
             number(changed_at).map_or(Rank::None, Rank::Number)
         }
         // A page of a list ends with it.
-        _ => Rank::Text(fit_to_show(&kept.element.locator).into_owned()),
+        _ => Rank::Text(redacted(&kept.element.locator).into_owned()),
     }
 }
 

@@ -13,7 +13,7 @@ use springtide_store::{
 
 use super::beliefs::{BeliefInput, Beliefs, Held};
 use super::outlook::{DueTimes, pace};
-use super::words::{fit_to_show, seconds_between};
+use super::words::{redacted, seconds_between};
 use super::{ErrorView, States, is_in_settings, is_paused};
 use crate::clock;
 use crate::settings::{PolicyName, Settings};
@@ -212,7 +212,7 @@ pub fn status(
             let found = look.found.get(&source.id).copied().unwrap_or_default();
             SourceStatus {
                 name: source.name.clone(),
-                url: fit_to_show(&source.url).into_owned(),
+                url: redacted(&source.url).into_owned(),
                 is_in_file: is_in_settings(source, settings),
                 is_paused: is_paused(source, settings),
                 error: source.error.as_ref().map(ErrorView::new),
@@ -510,7 +510,7 @@ impl Survey {
                 .or_insert_with(|| ErrorCount {
                     kind: error.kind,
                     n: 0,
-                    example: format!("{}: {}", fit_to_show(&kept.element.locator), error.message),
+                    example: format!("{}: {}", redacted(&kept.element.locator), error.message),
                 });
             count.n += n_alike;
         }

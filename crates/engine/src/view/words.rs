@@ -31,13 +31,13 @@ pub fn serialize_moment<S: Serializer>(
 /// of the web names a user alone, that may be a secret, too; of a database it is none.
 ///
 /// ```
-/// use springtide_engine::view::fit_to_show;
+/// use springtide_engine::view::redacted;
 ///
-/// assert_eq!(fit_to_show("https://me:secret@example.org/a@b"), "https://me:***@example.org/a@b");
-/// assert_eq!(fit_to_show("https://secret@example.org"), "https://***@example.org");
-/// assert_eq!(fit_to_show("postgres://reader@db.example.org/shop"), "postgres://reader@db.example.org/shop");
+/// assert_eq!(redacted("https://me:secret@example.org/a@b"), "https://me:***@example.org/a@b");
+/// assert_eq!(redacted("https://secret@example.org"), "https://***@example.org");
+/// assert_eq!(redacted("postgres://reader@db.example.org/shop"), "postgres://reader@db.example.org/shop");
 /// ```
-pub fn fit_to_show(address: &str) -> Cow<'_, str> {
+pub fn redacted(address: &str) -> Cow<'_, str> {
     let Some((scheme, rest)) = address.split_once(':').filter(|_| address.contains('@')) else {
         return Cow::Borrowed(address);
     };
@@ -268,7 +268,7 @@ mod tests {
             ("a row: b/c@d", "a row: b/c@d"),
             ("", ""),
         ] {
-            assert_eq!(fit_to_show(address), shown, "{address}");
+            assert_eq!(redacted(address), shown, "{address}");
         }
     }
 

@@ -153,7 +153,7 @@ fn a_pass_goes_on_where_it_was_and_begins_again_when_it_is_over() {
     let mut settings: Settings = settings(&[("docs", SourceKind::Page, source.url.clone())]);
     settings.sources[0].retain.within = Some(seconds(1.0));
     let retention = || Retention::new(&settings, std::slice::from_ref(&source));
-    assert!(retention().is_any());
+    assert!(retention().forgets_anything());
     // From the beginning each time, as one who is started anew for each step.
     let mut n_steps = 0;
     loop {
@@ -163,7 +163,7 @@ fn a_pass_goes_on_where_it_was_and_begins_again_when_it_is_over() {
             .unwrap()
         {
             Step::Forget(facts) => writer.commit(&facts).unwrap(),
-            Step::Over(facts) => break writer.commit(&facts).unwrap(),
+            Step::Last(facts) => break writer.commit(&facts).unwrap(),
         }
         n_steps += 1;
     }
@@ -173,7 +173,7 @@ fn a_pass_goes_on_where_it_was_and_begins_again_when_it_is_over() {
     assert_eq!(left[0].found_at, Moment(1600));
     // Whoever is started afterwards looks at all of it again: what was young has aged.
     let mut later = retention().resumed(writer).unwrap();
-    let Step::Over(facts) = later.step(writer, &TrustedNow::at(Moment(2700))).unwrap() else {
+    let Step::Last(facts) = later.step(writer, &TrustedNow::at(Moment(2700))).unwrap() else {
         panic!("900 are looked at in one step");
     };
     writer.commit(&facts).unwrap();
@@ -192,11 +192,11 @@ fn a_pass_goes_on_where_it_was_and_begins_again_when_it_is_over() {
 
     settings.sources[0].retain = Retain::default();
     let mut nothing = Retention::new(&settings, &[source]);
-    assert!(!nothing.is_any());
+    assert!(!nothing.forgets_anything());
     let over = nothing
         .step(writer, &TrustedNow::at(Moment(i64::MAX)))
         .unwrap();
-    assert_eq!(over, Step::Over(Vec::new()));
+    assert_eq!(over, Step::Last(Vec::new()));
 }
 
 #[tokio::test(start_paused = true)]

@@ -202,7 +202,7 @@ fn prepare(
 ) -> Simulated {
     let now = Moment(began);
     let mut store = Sqlite::create_or_open(folder.join(".springtide")).unwrap();
-    register::register(&mut store, settings, now, &mut |_| {}).unwrap();
+    register::reconcile(&mut store, settings, now, &mut |_| {}).unwrap();
     let mut groups = Groups::new();
     let mut facts = Vec::new();
     for group in store.groups().unwrap() {
@@ -364,7 +364,7 @@ async fn check_shop(seed: u64) {
 
     // The shop's host and what its robots.txt says are known.
     let mut store = Sqlite::create_or_open(folder.path().join(".springtide")).unwrap();
-    register::register(&mut store, &settings, began, &mut |_| {}).unwrap();
+    register::reconcile(&mut store, &settings, began, &mut |_| {}).unwrap();
     let mut groups = Groups::new();
     for group in store.groups().unwrap() {
         groups.add(group.parent);

@@ -6,8 +6,8 @@ use rand_pcg::Pcg64;
 use serde_json::Value;
 use springtide_engine::Settings;
 use springtide_engine::view::{
-    self, ElementView, Elements, Outlook, SourceView, Status, TrustBySource, Wanted, rfc3339,
-    state_name,
+    self, ElementFilter, ElementView, Elements, Outlook, SourceView, Status, TrustBySource,
+    rfc3339, state_name,
 };
 use springtide_policy::schedule::{Choice, Scheduler, Terms};
 use springtide_policy::{Budget, Elements as Nobody, Groups, Outcome, Present, Time, Weight};
@@ -181,9 +181,9 @@ impl Project {
 
     fn elements(&self) -> Vec<ElementView> {
         let (mut outlook, sources) = (self.outlook(), self.sources());
-        let wanted = Wanted {
+        let wanted = ElementFilter {
             listings: true,
-            ..Wanted::default()
+            ..ElementFilter::default()
         };
         let mut elements = Elements::new(&self.store, &mut outlook, &sources, wanted).unwrap();
         let mut views = Vec::new();

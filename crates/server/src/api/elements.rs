@@ -10,8 +10,8 @@ use axum::http::{HeaderValue, Response, StatusCode};
 use serde::Serialize;
 use springtide_engine::settings::SourceSettings;
 use springtide_engine::view::{
-    self, ElementView, Elements, Outlook, Rank, SortBy, SortKey, Versions, Wanted, digest_text,
-    fit_to_show, rfc3339,
+    self, ElementFilter, ElementView, Elements, Outlook, Rank, SortBy, SortKey, Versions,
+    digest_text, redacted, rfc3339,
 };
 use springtide_policy::Purpose;
 use springtide_store::{
@@ -134,7 +134,7 @@ impl Listing<'_> {
                 let element = &kept.element;
                 n_looked += 1;
                 if element.role == Role::Listing
-                    || part.is_some_and(|part| !fit_to_show(&element.locator).contains(part))
+                    || part.is_some_and(|part| !redacted(&element.locator).contains(part))
                 {
                     continue;
                 }
@@ -150,7 +150,7 @@ impl Listing<'_> {
             }
             from = last.and_then(|last| last.checked_add(1));
         }
-        let wanted = Wanted::default();
+        let wanted = ElementFilter::default();
         let items = self.views(&ids, wanted)?;
         Ok(Page { items, next })
     }
@@ -158,10 +158,10 @@ impl Listing<'_> {
     /// Some, in an order.
     fn in_order(&self, key: SortKey) -> Result<Page<ElementView>, Problem> {
         let query = self.query;
-        let wanted = Wanted {
+        let wanted = ElementFilter {
             source: self.source,
             state: query.state,
-            ..Wanted::default()
+            ..ElementFilter::default()
         };
         let of = (self.source, query.state, key);
         let order = self.app.order(of, || {
@@ -193,13 +193,13 @@ impl Listing<'_> {
         Ok(Page { items, next })
     }
 
-    fn views(&self, ids: &[ElementId], wanted: Wanted) -> Result<Vec<ElementView>, Problem> {
+    fn views(&self, ids: &[ElementId], wanted: ElementFilter) -> Result<Vec<ElementView>, Problem> {
         let mut outlook = lock(self.outlook);
         let mut elements = Elements::new(
             self.store,
             &mut outlook,
             self.sources,
-            Wanted {
+            ElementFilter {
                 // Whether they are in it is looked at one by one.
                 state: None,
                 ..wanted
@@ -367,9 +367,9 @@ pub(crate) async fn detail(app: &Shared, id: ElementId) -> Result<ElementDetail,
         let versions = versions(app, store, id)?;
         let sources = view::sources(store, &app.current().settings, app.now())?;
         let mut outlook = lock(&outlook);
-        let wanted = Wanted {
+        let wanted = ElementFilter {
             listings: true,
-            ..Wanted::default()
+            ..ElementFilter::default()
         };
         let mut elements = Elements::new(store, &mut outlook, &sources, wanted)?;
         let (_, element) = elements.views(&[id])?.pop().ok_or_else(no_such_element)?;
@@ -450,7 +450,7 @@ pub(crate) fn unified(
     if diff.is_empty() {
         return Ok(String::new());
     }
-    let locator = fit_to_show(locator);
+    let locator = redacted(locator);
     let locator: String = locator.chars().filter(|c| !c.is_control()).collect();
     let name = |n: u64| -> Result<String, Problem> {
         let found_at = rfc3339(versions.get(n)?.found_at);

@@ -17,7 +17,7 @@ use ring::rand::SecureRandom;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use springtide_engine::settings::HttpSettings;
-use springtide_engine::view::{ErrorView, Miss, fit_to_show, rfc3339};
+use springtide_engine::view::{ErrorView, Miss, redacted, rfc3339};
 use springtide_store::{Change, ChangeFilter, ChangeKind, ElementId, Moment, Reader, State};
 use tokio::task::JoinSet;
 use url::Url;
@@ -538,7 +538,7 @@ fn event_of_element(on: On, kept: &springtide_store::Kept, source: &str) -> Even
         "on": on,
         "element": kept.element.id.0,
         "source": source,
-        "locator": fit_to_show(&kept.element.locator),
+        "locator": redacted(&kept.element.locator),
         "found_at": kept.history.polled_at.map(rfc3339),
         "previous_poll_at": kept.history.synced_at.map(rfc3339),
         "kind": null, "bytes_before": null, "bytes_after": null, "digest": null,

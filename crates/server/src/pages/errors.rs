@@ -1,6 +1,6 @@
 //! Polls with which something was wrong: the latest of them, and how many there were when.
 
-use springtide_engine::view::{self, fit_to_show};
+use springtide_engine::view::{self, redacted};
 use springtide_store::{Moment, Poll, Reader, Source};
 
 use super::html::{Bar, Html, bars, when};
@@ -47,7 +47,7 @@ pub(super) fn latest(
             source: (*source).to_owned(),
             element: poll.element.0,
             locator: kept.map_or(String::new(), |kept| {
-                fit_to_show(&kept.element.locator).into_owned()
+                redacted(&kept.element.locator).into_owned()
             }),
         })
     };

@@ -15,7 +15,7 @@ use crate::origin::{Behaviour, Request};
 
 /// Where requests are answered.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct ShopHandler {
     settings: SearchSettings,
     catalogue: Catalogue,
     n_requests: AtomicU64,
@@ -49,7 +49,7 @@ pub(super) fn is_counted(path: &str) -> bool {
     path == "/search" || path.starts_with("/item/")
 }
 
-impl Desk {
+impl ShopHandler {
     pub(super) fn new(settings: SearchSettings, clock: Clock) -> Self {
         Self {
             catalogue: Catalogue::new(&settings, clock),

@@ -46,7 +46,7 @@ use std::time::{Duration, SystemTime};
 use springtide_policy::Rate;
 
 use super::{Behaviour, Network, Origin, Request, SiteSettings};
-use answer::Desk;
+use answer::ShopHandler;
 pub use catalogue::{Catalogue, Row};
 pub use trouble::Trouble;
 
@@ -142,7 +142,7 @@ pub struct Limit {
 #[derive(Debug)]
 pub struct SearchServer {
     origin: Origin,
-    desk: Arc<Desk>,
+    handler: Arc<ShopHandler>,
 }
 
 impl SearchServer {
@@ -169,20 +169,20 @@ impl SearchServer {
     }
 
     fn on(origin: Origin, settings: SearchSettings) -> Self {
-        let desk = Arc::new(Desk::new(settings, origin.clock()));
-        let answering = desk.clone();
+        let handler = Arc::new(ShopHandler::new(settings, origin.clock()));
+        let answering = handler.clone();
         origin.script_others(Behaviour::call(move |request| answering.answer(request)));
-        Self { origin, desk }
+        Self { origin, handler }
     }
 
     /// What it sells.
     pub fn catalogue(&self) -> &Catalogue {
-        self.desk.catalogue()
+        self.handler.catalogue()
     }
 
     /// How it was set up.
     pub fn settings(&self) -> &SearchSettings {
-        self.desk.settings()
+        self.handler.settings()
     }
 
     /// The server below, for paths that are to behave in ways of their own.
@@ -212,7 +212,7 @@ impl SearchServer {
             requests.start_bound().cloned(),
             requests.end_bound().cloned(),
         );
-        self.desk.add_trouble(trouble, range);
+        self.handler.add_trouble(trouble, range);
     }
 
     /// Has the next so many requests answered badly.
@@ -223,12 +223,12 @@ impl SearchServer {
 
     /// Has all requests answered well from now on.
     pub fn behave(&self) {
-        self.desk.end_troubles();
+        self.handler.end_troubles();
     }
 
     /// How many searches and items were asked for.
     pub fn n_requests(&self) -> u64 {
-        self.desk.n_requests()
+        self.handler.n_requests()
     }
 
     /// The searches and items that were asked for, in the order in which they came; no

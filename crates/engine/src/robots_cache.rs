@@ -38,7 +38,7 @@ pub(crate) enum Permission {
 
 /// The robots.txt of all origins that were asked, by group.
 #[derive(Debug)]
-pub(crate) struct Permits<W> {
+pub(crate) struct RobotsCache<W> {
     origins: BTreeMap<(GroupId, String), Origin<W>>,
     /// Bytes of all robots.txt that are held.
     n_bytes: usize,
@@ -76,7 +76,7 @@ const MOST_BYTES_OF_GROUP: usize = 2 * robots::MAX_BYTES;
 /// thirty thousand hosts, where each has a page of it. Whoever is forgotten is asked again.
 const MOST_BYTES: usize = 64 << 20;
 
-impl<W> Default for Permits<W> {
+impl<W> Default for RobotsCache<W> {
     fn default() -> Self {
         Self {
             origins: BTreeMap::new(),
@@ -86,7 +86,7 @@ impl<W> Default for Permits<W> {
     }
 }
 
-impl<W> Permits<W> {
+impl<W> RobotsCache<W> {
     /// Takes in what was kept of a group.
     pub(crate) fn recall(&mut self, group: GroupId, kept: &[Robots], now: Moment) {
         for robots in kept {
@@ -326,7 +326,7 @@ impl<W> Origin<W> {
 }
 
 /// What is to be kept of a host, if it is known.
-pub(crate) fn host<W>(gate: &Gate, permits: &Permits<W>, group: GroupId) -> Option<Host> {
+pub(crate) fn host<W>(gate: &Gate, robots_cache: &RobotsCache<W>, group: GroupId) -> Option<Host> {
     let memory = gate.remember(group)?;
     let moment = |at: Option<Time>| at.and_then(clock::moment_of);
     Some(Host {
@@ -335,12 +335,17 @@ pub(crate) fn host<W>(gate: &Gate, permits: &Permits<W>, group: GroupId) -> Opti
         not_before: moment(memory.not_before),
         pause: memory.pause,
         n_failures: memory.n_failures,
-        robots: permits.kept(group),
+        robots: robots_cache.kept(group),
     })
 }
 
 /// Takes in what was kept of a host.
-pub(crate) fn recall<W>(gate: &mut Gate, permits: &mut Permits<W>, host: &Host, now: Moment) {
+pub(crate) fn recall<W>(
+    gate: &mut Gate,
+    robots_cache: &mut RobotsCache<W>,
+    host: &Host,
+    now: Moment,
+) {
     let memory = LimitMemory {
         requested_at: host.requested_at.map(clock::time),
         not_before: host.not_before.map(clock::time),
@@ -352,8 +357,8 @@ pub(crate) fn recall<W>(gate: &mut Gate, permits: &mut Permits<W>, host: &Host, 
     let robots: Vec<Robots> = robots
         .map(|known| robots::recalled(known, host.requested_at, now))
         .collect();
-    permits.recall(host.group, &robots, now);
-    gate.set_own_gap(host.group, permits.crawl_delay(host.group));
+    robots_cache.recall(host.group, &robots, now);
+    gate.set_own_gap(host.group, robots_cache.crawl_delay(host.group));
 }
 
 #[cfg(test)]
@@ -378,32 +383,32 @@ mod tests {
     fn what_robots_said_holds_on_while_it_cannot_be_had() {
         let (group, now) = (GroupId::new(0).unwrap(), Moment(1000 * DAY));
         let old = robots("User-agent: *\nDisallow: /private\n", Moment(998 * DAY));
-        let mut permits = Permits::<u8>::default();
-        permits.recall(group, std::slice::from_ref(&old), Moment(998 * DAY));
+        let mut robots_cache = RobotsCache::<u8>::default();
+        robots_cache.recall(group, std::slice::from_ref(&old), Moment(998 * DAY));
         assert_eq!(
-            permits.ask(group, &url("/page"), Reach::default(), now),
+            robots_cache.ask(group, &url("/page"), Reach::default(), now),
             Permission::Unknown
         );
-        assert_eq!(permits.begin(group, &url("/page")), Some(old.clone()));
+        assert_eq!(robots_cache.begin(group, &url("/page")), Some(old.clone()));
         assert_eq!(
-            permits.ask(group, &url("/page"), Reach::default(), now),
+            robots_cache.ask(group, &url("/page"), Reach::default(), now),
             Permission::Coming
         );
-        permits.wait(group, &url("/page"), 7);
+        robots_cache.wait(group, &url("/page"), 7);
         // It could not be had: what was known before is handed back.
-        assert_eq!(permits.set(group, old, now), [7]);
+        assert_eq!(robots_cache.set(group, old, now), [7]);
         let later = Moment(now.0 + 1000);
         assert_eq!(
-            permits.ask(group, &url("/page"), Reach::default(), later),
+            robots_cache.ask(group, &url("/page"), Reach::default(), later),
             Permission::Known(Permit::Go)
         );
         // Whether what it kept us from is still so has to be asked.
         assert_eq!(
-            permits.ask(group, &url("/private"), Reach::default(), later),
+            robots_cache.ask(group, &url("/private"), Reach::default(), later),
             Permission::Unknown
         );
         assert_eq!(
-            permits.take_unkept().into_iter().collect::<Vec<_>>(),
+            robots_cache.take_unkept().into_iter().collect::<Vec<_>>(),
             [group]
         );
     }
@@ -411,49 +416,49 @@ mod tests {
     #[test]
     fn a_group_does_not_hold_the_robots_of_every_port() {
         let group = GroupId::new(3).unwrap();
-        let mut permits = Permits::<u8>::default();
+        let mut robots_cache = RobotsCache::<u8>::default();
         for port in 0..100 {
             let answer = Robots {
                 origin: format!("http://example.org:{port}"),
                 ..robots("", Moment(port))
             };
-            permits.set(group, answer, Moment(port));
+            robots_cache.set(group, answer, Moment(port));
         }
-        assert_eq!(permits.kept(group).len(), MOST_ORIGINS);
+        assert_eq!(robots_cache.kept(group).len(), MOST_ORIGINS);
         let newest = Url::parse("http://example.org:99/").unwrap();
         assert_eq!(
-            permits.ask(group, &newest, Reach::default(), Moment(100)),
+            robots_cache.ask(group, &newest, Reach::default(), Moment(100)),
             Permission::Known(Permit::Go)
         );
     }
 
     #[test]
     fn all_hosts_together_do_not_hold_more_than_so_many_bytes() {
-        let mut permits = Permits::<u8>::default();
+        let mut robots_cache = RobotsCache::<u8>::default();
         let long = format!("User-agent: other\nDisallow: /{}", "x".repeat(400_000));
         for number in 0..300 {
             let group = GroupId::new(number).unwrap();
             let answer = robots(&long, Moment(i64::from(number)));
-            permits.set(group, answer, Moment(i64::from(number)));
+            robots_cache.set(group, answer, Moment(i64::from(number)));
         }
-        assert!(permits.n_bytes <= MOST_BYTES);
-        let kept = |number| permits.kept(GroupId::new(number).unwrap()).len();
+        assert!(robots_cache.n_bytes <= MOST_BYTES);
+        let kept = |number| robots_cache.kept(GroupId::new(number).unwrap()).len();
         assert_eq!((0..300).map(kept).sum::<usize>(), MOST_BYTES / long.len());
         assert_eq!((kept(0), kept(299)), (0, 1));
         // What was forgotten is not kept either, and is asked for again.
         let first = GroupId::new(0).unwrap();
-        assert!(permits.unkept.contains(&first));
-        let word = permits.ask(first, &url("/"), Reach::default(), Moment(300));
+        assert!(robots_cache.unkept.contains(&first));
+        let word = robots_cache.ask(first, &url("/"), Reach::default(), Moment(300));
         assert_eq!(word, Permission::Unknown);
         // Of one host, two of the longest.
-        let mut permits = Permits::<u8>::default();
+        let mut robots_cache = RobotsCache::<u8>::default();
         for port in 0..10 {
             let answer = Robots {
                 origin: format!("http://example.org:{port}"),
                 ..robots(&long, Moment(port))
             };
-            permits.set(first, answer, Moment(port));
+            robots_cache.set(first, answer, Moment(port));
         }
-        assert_eq!(permits.kept(first).len(), 2);
+        assert_eq!(robots_cache.kept(first).len(), 2);
     }
 }

@@ -8,7 +8,7 @@ use springtide_store::{ElementId, Error, GroupId, Reader};
 
 /// New elements by their outermost group.
 #[derive(Debug, Default)]
-pub(crate) struct Newcomers {
+pub(crate) struct NewElements {
     groups: BTreeMap<GroupId, Queue>,
 }
 
@@ -26,7 +26,7 @@ struct Queue {
 /// New elements of a group that are read at a time.
 const READ_AT_A_TIME: usize = 256;
 
-impl Newcomers {
+impl NewElements {
     /// New elements of a group are in the store.
     pub(crate) fn expect(&mut self, group: GroupId) {
         self.groups.entry(group).or_default();

@@ -7,7 +7,7 @@ use crate::settings::{SearchSettings, SourceSettings};
 
 /// A request that is filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Filled {
+pub(crate) struct FilledRequest {
     pub(crate) url: Url,
     /// What to send; nothing asks by GET.
     pub(crate) body: Option<Vec<u8>>,
@@ -19,7 +19,7 @@ pub(crate) fn for_query(
     search: &SearchSettings,
     query: &str,
     page: u64,
-) -> Result<Filled, FetchFailure> {
+) -> Result<FilledRequest, FetchFailure> {
     let page = (u64::from(search.first_page) + page.saturating_sub(1)).to_string();
     let filled = fill(&source.url, |name| match name {
         "query" => Some(percent_encoded(query)),
@@ -34,16 +34,16 @@ pub(crate) fn for_query(
         });
         filled.into_bytes()
     });
-    Ok(Filled {
+    Ok(FilledRequest {
         url: fetch::locator(&filled)?,
         body,
     })
 }
 
 /// The request for one row.
-pub(crate) fn for_row(template: &str, id: &str) -> Result<Filled, FetchFailure> {
+pub(crate) fn for_row(template: &str, id: &str) -> Result<FilledRequest, FetchFailure> {
     let filled = fill(template, |name| (name == "id").then(|| percent_encoded(id)));
-    Ok(Filled {
+    Ok(FilledRequest {
         url: fetch::locator(&filled)?,
         body: None,
     })
