@@ -17,7 +17,7 @@ use crate::failure::{Failure, Outcome};
 use crate::json::print_json;
 use crate::rates::{ID, hash, refuse_duplicates};
 use crate::table::{
-    Batch, Cells, Column, Condition, Holds, Input, Kind, Output, Texts, Unfinished, shorten,
+    Batch, Cells, Column, ColumnType, Condition, Input, Kind, Output, Texts, Unfinished, shorten,
 };
 use crate::talk::{Talk, count};
 
@@ -359,12 +359,12 @@ fn write(
     unfinished: &Unfinished,
 ) -> Outcome<()> {
     let columns = [
-        ("query", Holds::Text),
-        ("n_local", Holds::Counts),
-        ("n_server", Holds::Amounts),
-        ("n_requests", Holds::Counts),
-        ("gain", Holds::Amounts),
-        ("covered", Holds::Amounts),
+        ("query", ColumnType::Text),
+        ("n_local", ColumnType::Counts),
+        ("n_server", ColumnType::Amounts),
+        ("n_requests", ColumnType::Counts),
+        ("gain", ColumnType::Amounts),
+        ("covered", ColumnType::Amounts),
     ];
     let steps = || cover.steps.iter();
     let mut texts = Texts::default();

@@ -17,7 +17,7 @@ use crate::args::{self, Method};
 use crate::failure::{Failure, Outcome};
 use crate::json::print_json;
 use crate::table::{
-    Batch, Cells, Column, Condition, Holds, Input, Kind, Output, Texts, Unfinished, shorten,
+    Batch, Cells, Column, ColumnType, Condition, Input, Kind, Output, Texts, Unfinished, shorten,
 };
 use crate::talk::{Progress, Talk, count};
 
@@ -319,12 +319,12 @@ fn write(
     unfinished: &Unfinished,
 ) -> Outcome<()> {
     let columns = [
-        ("id", Holds::Text),
-        ("n_polls", Holds::Counts),
-        ("n_changes", Holds::Counts),
-        ("rate_per_day", Holds::Numbers),
-        ("low_per_day", Holds::Numbers),
-        ("high_per_day", Holds::Numbers),
+        ("id", ColumnType::Text),
+        ("n_polls", ColumnType::Counts),
+        ("n_changes", ColumnType::Counts),
+        ("rate_per_day", ColumnType::Numbers),
+        ("low_per_day", ColumnType::Numbers),
+        ("high_per_day", ColumnType::Numbers),
     ];
     let counts = |of: fn(&RateEstimate) -> usize| {
         Cells::Counts(

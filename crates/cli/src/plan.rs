@@ -16,7 +16,7 @@ use crate::failure::{Failure, Outcome};
 use crate::json::print_json;
 use crate::moment::brief;
 use crate::rates::{ID, RateTable};
-use crate::table::{Cells, Holds, Input, Output, Texts, Unfinished};
+use crate::table::{Cells, ColumnType, Input, Output, Texts, Unfinished};
 use crate::talk::{Talk, count, percent};
 use crate::units::PaceUnit;
 
@@ -224,10 +224,10 @@ fn write(
     unfinished: &Unfinished,
 ) -> Outcome<()> {
     let columns = [
-        ("id", Holds::Text),
-        ("frequency_per_day", Holds::Numbers),
-        ("freshness", Holds::Numbers),
-        ("age_days", Holds::Numbers),
+        ("id", ColumnType::Text),
+        ("frequency_per_day", ColumnType::Numbers),
+        ("freshness", ColumnType::Numbers),
+        ("age_days", ColumnType::Numbers),
     ];
     let candidates = elements.candidates();
     let mut output = Output::new(out, &columns, unfinished)?;
@@ -560,10 +560,10 @@ fn curve(
         return print_json(&points);
     }
     let columns = [
-        ("budget_per_day", Holds::Numbers),
-        ("policy", Holds::Text),
-        ("freshness", Holds::Numbers),
-        ("age_days", Holds::Numbers),
+        ("budget_per_day", ColumnType::Numbers),
+        ("policy", ColumnType::Text),
+        ("freshness", ColumnType::Numbers),
+        ("age_days", ColumnType::Numbers),
     ];
     let mut names = Texts::default();
     points.iter().for_each(|point| names.push(point.policy));

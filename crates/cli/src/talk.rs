@@ -86,11 +86,11 @@ impl Talk {
 }
 
 /// A line at the foot of a terminal, below all that is said.
-pub(crate) struct Foot {
+pub(crate) struct StatusLine {
     bar: ProgressBar,
 }
 
-impl Foot {
+impl StatusLine {
     pub(crate) fn new() -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
         let style = ProgressStyle::with_template("{wide_msg}").expect("a valid template");
@@ -109,7 +109,7 @@ impl Foot {
     }
 }
 
-impl Drop for Foot {
+impl Drop for StatusLine {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }

@@ -32,7 +32,7 @@ pub(crate) struct Seen<'a> {
     /// Where it was asked for, if it was asked for by itself.
     pub(crate) url: Option<&'a Url>,
     /// Where that led, if it was.
-    pub(crate) way: Option<&'a RedirectPath>,
+    pub(crate) redirects: Option<&'a RedirectPath>,
     /// What it names.
     pub(crate) mentions: &'a [Mention],
     /// Why that may not be all.
@@ -78,7 +78,7 @@ impl EndedPoll {
                 Err(failure) => Finding::Failed(failure),
             },
             url: Some(&self.poll.url),
-            way: Some(&self.redirects),
+            redirects: Some(&self.redirects),
             mentions: reading.map_or(&[], |reading| &reading.mentions),
             problem: reading.and_then(|reading| reading.problem.as_deref()),
             pause: reading.and_then(|reading| reading.pause),
@@ -341,7 +341,10 @@ pub(crate) fn describe(failure: &FetchFailure, at: Moment) -> Failure {
 fn copy_of(seen: &Seen<'_>, here: &Sighting) -> Copy {
     let (before, at) = (seen.before, seen.at);
     let known = before.copy.as_ref().and_then(|copy| copy.location.clone());
-    let location = match seen.way.and_then(|way| way.ended_at.as_ref()) {
+    let location = match seen
+        .redirects
+        .and_then(|redirects| redirects.ended_at.as_ref())
+    {
         Some(url) => (!is_locator_of(&before.element, url)).then(|| url.to_string()),
         None => known,
     };
@@ -384,11 +387,11 @@ fn is_locator_of(element: &Element, url: &Url) -> bool {
 fn redirect_of(seen: &Seen<'_>) -> Option<Redirect> {
     let known = seen.before.copy.as_ref();
     let known = known.and_then(|copy| copy.redirect.clone());
-    let (Some(url), Some(way)) = (seen.url, seen.way) else {
+    let (Some(url), Some(redirects)) = (seen.url, seen.redirects) else {
         return known;
     };
     let has_asked_it = is_locator_of(&seen.before.element, url);
-    match (&way.permanent_target, known) {
+    match (&redirects.permanent_target, known) {
         (_, known) if !has_asked_it => known,
         (Some(to), Some(known)) if known.to == to.as_str() => Some(Redirect {
             last_at: seen.at,
@@ -403,7 +406,7 @@ fn redirect_of(seen: &Seen<'_>) -> Option<Redirect> {
             is_move: false,
         }),
         // It was not there, but where it has moved to: it is asked again in a while.
-        (None, Some(known)) if way.fell_back => Some(Redirect {
+        (None, Some(known)) if redirects.fell_back => Some(Redirect {
             last_at: seen.at,
             ..known
         }),

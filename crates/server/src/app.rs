@@ -18,7 +18,7 @@ use crate::health::Health;
 use crate::hints::KeyFiles;
 use crate::lab::Lab;
 use crate::link::{EngineState, Link, read_only};
-use crate::pages::{Bought, bought};
+use crate::pages::{BudgetEffect, budget_effect};
 use crate::problem::Problem;
 use crate::project::{Current, FileChange, Folder, ProjectFile, Refusal};
 use crate::settings::ServerSettings;
@@ -52,7 +52,7 @@ pub(crate) struct App {
     reading: Semaphore,
     status: Cached<Status>,
     outlook: Cached<Mutex<Outlook>>,
-    bought: Cached<Bought>,
+    budget_effect: Cached<BudgetEffect>,
     /// What was computed has been forgotten.
     forgotten: Notify,
     orders: Mutex<HashMap<SortRequest, KeptOrder>>,
@@ -99,7 +99,7 @@ impl App {
             reading: Semaphore::new(MOST_READING),
             status: Cached::new(read_status),
             outlook: Cached::new(read_outlook),
-            bought: Cached::new(bought),
+            budget_effect: Cached::new(budget_effect),
             forgotten: Notify::new(),
             orders: Mutex::default(),
         }
@@ -149,8 +149,12 @@ impl App {
     }
 
     /// What the present budget buys, once that is known.
-    pub(crate) async fn bought(self: &Arc<Self>) -> Result<Option<Arc<Bought>>, Problem> {
-        self.bought.soon(self, |app| &app.bought).await
+    pub(crate) async fn budget_effect(
+        self: &Arc<Self>,
+    ) -> Result<Option<Arc<BudgetEffect>>, Problem> {
+        self.budget_effect
+            .soon(self, |app| &app.budget_effect)
+            .await
     }
 
     /// What is to come, as it was seen last, or else now.
@@ -214,7 +218,7 @@ impl App {
     fn forget(&self) {
         self.status.forget();
         self.outlook.forget();
-        self.bought.forget();
+        self.budget_effect.forget();
         self.forgotten.notify_one();
         self.orders
             .lock()
@@ -237,7 +241,7 @@ pub(crate) async fn warm_up(app: Shared) {
         // What goes wrong is told to whoever asks for it.
         let _ = app.status().await;
         let _ = app.outlook().await;
-        let _ = app.bought().await;
+        let _ = app.budget_effect().await;
     }
 }
 

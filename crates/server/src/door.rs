@@ -30,7 +30,7 @@ pub(crate) const LONGEST_BODY: usize = 1_000_000;
 /// Bodies that are read at a time, and how long each may take.
 const MOST_BODIES: usize = 64;
 /// Of whoever needs no token: they take nobody else's place.
-const MOST_BODIES_OF_STRANGERS: usize = 16;
+const MOST_BODIES_UNAUTHENTICATED: usize = 16;
 const BODY_TIME: Duration = Duration::from_secs(20);
 /// How long an answer may be worked on.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
@@ -56,16 +56,16 @@ pub(crate) struct Door {
     cookie: String,
     sessions: Mutex<HashMap<String, Instant>>,
     bodies: Semaphore,
-    bodies_of_strangers: Semaphore,
+    bodies_unauthenticated: Semaphore,
 }
 
 /// The address that a request came in by.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct CameInBy(pub(crate) SocketAddr);
+pub(crate) struct LocalAddr(pub(crate) SocketAddr);
 
 /// Marks a page, which says itself what is wrong.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ForPeople;
+pub(crate) struct HtmlPage;
 
 /// The body of a request, whole.
 #[derive(Debug, Clone)]
@@ -96,7 +96,7 @@ impl Door {
             cookie: format!("springtide_{}", settings.listen.port()),
             sessions: Mutex::default(),
             bodies: Semaphore::new(MOST_BODIES),
-            bodies_of_strangers: Semaphore::new(MOST_BODIES_OF_STRANGERS),
+            bodies_unauthenticated: Semaphore::new(MOST_BODIES_UNAUTHENTICATED),
         }
     }
 
@@ -182,7 +182,7 @@ impl Door {
     }
 
     /// Whether a request is from someone who may do everything.
-    pub(crate) fn knows(&self, headers: &HeaderMap) -> bool {
+    pub(crate) fn is_authorized(&self, headers: &HeaderMap) -> bool {
         if self.token.is_none() {
             return true;
         }
@@ -203,14 +203,14 @@ impl Door {
     }
 
     /// Whether we may be called so: else someone has had a browser take us for another.
-    fn is_our_name(&self, host: &str, came_in_by: Option<IpAddr>) -> bool {
+    fn is_our_name(&self, host: &str, local: Option<IpAddr>) -> bool {
         let host = plain_host(host);
         if host == "localhost" || host.ends_with(".localhost") {
             return true;
         }
         if let Ok(address) = host.parse::<IpAddr>() {
             let address = address.to_canonical();
-            let is_here = came_in_by.is_some_and(|here| here.to_canonical() == address);
+            let is_here = local.is_some_and(|here| here.to_canonical() == address);
             if address.is_loopback() || is_here {
                 return true;
             }
@@ -220,8 +220,8 @@ impl Door {
 
     fn check_name(&self, request: &Request) -> Result<String, Problem> {
         let refuse = |detail: &str| Problem::new(StatusCode::MISDIRECTED_REQUEST, detail);
-        let came_in_by = request.extensions().get::<CameInBy>();
-        let came_in_by = came_in_by.map(|address| address.0.ip());
+        let local = request.extensions().get::<LocalAddr>();
+        let local = local.map(|address| address.0.ip());
         let mut hosts = request.headers().get_all(HOST).iter();
         let (named, more) = (hosts.next(), hosts.next());
         let named = named
@@ -235,7 +235,7 @@ impl Door {
             return Err(refuse("there is not one Host header"));
         }
         for name in [Some(named), target].into_iter().flatten() {
-            if !self.is_our_name(host_of(name), came_in_by) {
+            if !self.is_our_name(host_of(name), local) {
                 return Err(refuse("that is none of our names")
                     .hint("add it to `hosts` under [server] in springtide.toml"));
             }
@@ -326,7 +326,7 @@ pub(crate) async fn pass(
                 response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
             }
         }
-    } else if response.extensions().get::<ForPeople>().is_none()
+    } else if response.extensions().get::<HtmlPage>().is_none()
         && (response.status().is_client_error() || response.status().is_server_error())
     {
         // What was said by others than us: a path that cannot be read, a method that is
@@ -354,8 +354,8 @@ async fn let_in(app: &Shared, request: Request, next: Next) -> Result<Response<B
     let host = door.check_name(&request)?;
     door.check_origin(&request, &host)?;
     let path = request.uri().path();
-    let is_known = door.knows(request.headers());
-    if !is_known && !is_open(path) {
+    let is_authorized = door.is_authorized(request.headers());
+    if !is_authorized && !is_open(path) {
         if pages::is_page(path) && matches!(*request.method(), Method::GET | Method::HEAD) {
             return Ok(pages::to_sign_in(request.uri()));
         }
@@ -401,7 +401,7 @@ async fn read_whole(door: &Door, request: Request) -> Result<Request, Problem> {
         return Err(too_large());
     }
     let places = match is_open(request.uri().path()) {
-        true => &door.bodies_of_strangers,
+        true => &door.bodies_unauthenticated,
         false => &door.bodies,
     };
     let (mut parts, body) = request.into_parts();

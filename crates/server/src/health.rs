@@ -41,8 +41,8 @@ pub(crate) struct Health {
 
 struct Vitals {
     /// When the loop last answered.
-    turned_at: Instant,
-    has_turned: bool,
+    responded_at: Instant,
+    has_responded: bool,
     /// When a poll was last answered, or none was to be made.
     well_at: Instant,
     n_answered: u64,
@@ -59,8 +59,8 @@ impl Default for Health {
         let now = Instant::now();
         Self {
             vitals: Mutex::new(Vitals {
-                turned_at: now,
-                has_turned: false,
+                responded_at: now,
+                has_responded: false,
                 well_at: now,
                 n_answered: 0,
                 n_failed: 0,
@@ -74,7 +74,7 @@ impl Default for Health {
 
 impl Vitals {
     fn hear(&mut self, pulse: &Pulse, now: Instant) {
-        (self.turned_at, self.has_turned) = (now, true);
+        (self.responded_at, self.has_responded) = (now, true);
         let n_answered = pulse.n_polls.saturating_sub(pulse.n_failed);
         if n_answered < self.n_answered || pulse.n_failed < self.n_failed {
             // Another run.
@@ -146,7 +146,7 @@ pub(crate) async fn watch(app: Shared) {
 
 /// What `/healthz` and `/readyz` say when all is well.
 #[derive(Debug, Serialize)]
-pub(crate) struct Well {
+pub(crate) struct Healthy {
     status: &'static str,
     mode: &'static str,
 }
@@ -159,44 +159,46 @@ impl Health {
     /// How the engine went when it last said so; nothing if that was a while ago.
     pub(crate) fn pulse(&self) -> Option<Pulse> {
         let vitals = self.vitals();
-        let is_recent = vitals.turned_at.elapsed() < SILENT;
+        let is_recent = vitals.responded_at.elapsed() < SILENT;
         vitals.pulse.clone().filter(|_| is_recent)
     }
 
     /// Whether the loop turns.
-    fn is_alive(&self, app: &Shared) -> Result<Well, Problem> {
+    fn is_alive(&self, app: &Shared) -> Result<Healthy, Problem> {
         let vitals = self.vitals();
         match app.link.state() {
-            EngineState::Running(_) if vitals.has_turned && vitals.turned_at.elapsed() > SILENT => {
-                let seconds = vitals.turned_at.elapsed().as_secs();
+            EngineState::Running(_)
+                if vitals.has_responded && vitals.responded_at.elapsed() > SILENT =>
+            {
+                let seconds = vitals.responded_at.elapsed().as_secs();
                 let detail = format!("the loop has not turned for {seconds} s");
                 Err(Problem::unavailable(detail))
             }
-            state => Ok(Well::new(&state)),
+            state => Ok(Healthy::new(&state)),
         }
     }
 
     /// Whether polls are made, as far as they may be.
-    pub(crate) fn is_ready(&self, app: &Shared) -> Result<Well, Problem> {
+    pub(crate) fn is_ready(&self, app: &Shared) -> Result<Healthy, Problem> {
         let state = app.link.state();
         let vitals = self.vitals();
         match &state {
-            EngineState::ReadOnly(_) => return Ok(Well::new(&state)),
+            EngineState::ReadOnly(_) => return Ok(Healthy::new(&state)),
             EngineState::Failed(why) => {
                 return Err(Problem::unavailable(format!(
                     "the engine cannot go on: {why}"
                 )));
             }
-            EngineState::Starting if !vitals.has_turned => {
+            EngineState::Starting if !vitals.has_responded => {
                 return Err(Problem::unavailable("the engine is starting"));
             }
-            EngineState::Starting if vitals.turned_at.elapsed() > STARTING => {
+            EngineState::Starting if vitals.responded_at.elapsed() > STARTING => {
                 return Err(Problem::unavailable("the engine is starting again"));
             }
-            EngineState::Running(_) if !vitals.has_turned => {
+            EngineState::Running(_) if !vitals.has_responded => {
                 return Err(Problem::unavailable("the engine is starting"));
             }
-            EngineState::Running(_) if vitals.turned_at.elapsed() > SILENT => {
+            EngineState::Running(_) if vitals.responded_at.elapsed() > SILENT => {
                 return Err(Problem::unavailable("the loop does not turn"));
             }
             EngineState::Running(_) | EngineState::Starting => {}
@@ -208,11 +210,11 @@ impl Health {
         if let Some(stall) = vitals.stall(Instant::now()) {
             return Err(Problem::unavailable(stall));
         }
-        Ok(Well::new(&state))
+        Ok(Healthy::new(&state))
     }
 }
 
-impl Well {
+impl Healthy {
     fn new(state: &EngineState) -> Self {
         Self {
             status: "ok",

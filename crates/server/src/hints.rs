@@ -115,7 +115,7 @@ struct Told {
 
 /// Takes it in, if whoever says so may.
 async fn take(app: &Shared, headers: &HeaderMap, told: Told) -> Result<Response<Body>, Problem> {
-    let has_token = app.door.has_token() && app.door.knows(headers);
+    let has_token = app.door.has_token() && app.door.is_authorized(headers);
     let is_token = |key: &str| app.door.has_token() && app.door.is_key(key);
     let urls: Vec<String> = told.urls.iter().map(Url::to_string).collect();
     let Some(key) = told.key else {

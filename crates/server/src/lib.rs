@@ -42,7 +42,7 @@ use axum::Router;
 use tokio::sync::watch;
 
 pub use link::Link;
-pub use notices::{Authority, Mail, NoticeTarget, NoticeTo, On, SmtpServer, test_notice};
+pub use notices::{Authority, Mail, NoticeKind, NoticeTarget, NoticeTo, SmtpServer, test_notice};
 pub use project::{Current, FileChange, ProjectFile, Refusal, status};
 pub use settings::ServerSettings;
 
@@ -96,7 +96,7 @@ impl Server {
                 };
                 tokio::spawn(feed::follow(Arc::clone(&app)));
                 tokio::spawn(health::watch(Arc::clone(&app)));
-                tokio::spawn(notices::tell(Arc::clone(&app), first));
+                tokio::spawn(notices::run_notices(Arc::clone(&app), first));
                 tokio::spawn(app::warm_up(Arc::clone(&app)));
                 tokio::spawn(websub::subscribe(Arc::clone(&app)));
                 listen::listen(listener, router(app), stopped).await;

@@ -21,7 +21,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tower::ServiceExt;
 
-use crate::door::CameInBy;
+use crate::door::LocalAddr;
 
 /// Connections at a time. A thousand streams of events leave room for others.
 const MOST_CONNECTIONS: usize = 4000;
@@ -84,14 +84,14 @@ async fn serve(
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(Body::new);
-        request.extensions_mut().insert(CameInBy(here));
+        request.extensions_mut().insert(LocalAddr(here));
         router.clone().oneshot(request)
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIME)
         .max_buf_size(LONGEST_HEADER)
-        .serve_connection(TokioIo::new(Impatient::new(stream)), service);
+        .serve_connection(TokioIo::new(WriteTimeout::new(stream)), service);
     let mut connection = std::pin::pin!(connection);
     let is_stopped = tokio::select! {
         // What goes wrong with a connection is the other end's concern.
@@ -110,13 +110,13 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 }
 
 /// A connection that ends if what is written to it is not taken for too long.
-struct Impatient {
+struct WriteTimeout {
     stream: TcpStream,
     /// Set while a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
-impl Impatient {
+impl WriteTimeout {
     fn new(stream: TcpStream) -> Self {
         Self {
             stream,
@@ -141,7 +141,7 @@ impl Impatient {
     }
 }
 
-impl AsyncRead for Impatient {
+impl AsyncRead for WriteTimeout {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -151,7 +151,7 @@ impl AsyncRead for Impatient {
     }
 }
 
-impl AsyncWrite for Impatient {
+impl AsyncWrite for WriteTimeout {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -64,15 +64,15 @@ const MOST_LEAVING: usize = 1000;
 #[derive(Default)]
 pub(crate) struct Subscriptions {
     /// By the names of sources; nothing until they were read.
-    book: Mutex<Option<Book>>,
+    state: Mutex<Option<SubscriptionState>>,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-struct Book {
+struct SubscriptionState {
     of: BTreeMap<String, Subscription>,
     /// Who is asked to stop, the oldest first.
     #[serde(default)]
-    leaving: Vec<Leaving>,
+    leaving: Vec<Unsubscribing>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -91,7 +91,7 @@ struct Subscription {
 
 /// What we were told, or may have been, and want to hear no more.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Leaving {
+struct Unsubscribing {
     source: String,
     hub: Url,
     topic: Url,
@@ -103,14 +103,14 @@ struct Leaving {
 }
 
 /// Something to ask a hub for.
-struct Errand {
+struct HubRequest {
     source: String,
     hub: Url,
     topic: Url,
-    what: Wish,
+    what: HubAction,
 }
 
-enum Wish {
+enum HubAction {
     /// To be told, in pushes that are signed with this.
     Subscribe {
         secret: String,
@@ -118,7 +118,7 @@ enum Wish {
     Unsubscribe,
 }
 
-impl Book {
+impl SubscriptionState {
     /// Asks no more to be told of a source, and its hub to stop, if it may tell.
     fn leave(&mut self, source: &str, now: i64) {
         let Some(left) = self.of.remove(source) else {
@@ -129,7 +129,7 @@ impl Book {
         if !is_granted && left.asked_at.is_none() {
             return;
         }
-        self.leaving.push(Leaving {
+        self.leaving.push(Unsubscribing {
             source: source.to_owned(),
             hub: left.hub,
             topic: left.topic,
@@ -143,17 +143,17 @@ impl Book {
     }
 
     /// What is to be asked for now. It is to be written down before it is.
-    fn take_due(&mut self, now: i64) -> Vec<Errand> {
+    fn take_due(&mut self, now: i64) -> Vec<HubRequest> {
         let mut due = Vec::new();
         for (source, subscription) in &mut self.of {
             if subscription.next_at <= now {
                 subscription.asked_at = Some(now);
                 subscription.next_at = now + retry_in(&mut subscription.n_tries);
-                due.push(Errand {
+                due.push(HubRequest {
                     source: source.clone(),
                     hub: subscription.hub.clone(),
                     topic: subscription.topic.clone(),
-                    what: Wish::Subscribe {
+                    what: HubAction::Subscribe {
                         secret: subscription.secret.clone(),
                     },
                 });
@@ -163,11 +163,11 @@ impl Book {
             if leaving.next_at <= now {
                 leaving.is_asked = true;
                 leaving.next_at = now + retry_in(&mut leaving.n_tries);
-                due.push(Errand {
+                due.push(HubRequest {
                     source: leaving.source.clone(),
                     hub: leaving.hub.clone(),
                     topic: leaving.topic.clone(),
-                    what: Wish::Unsubscribe,
+                    what: HubAction::Unsubscribe,
                 });
             }
         }
@@ -183,27 +183,30 @@ fn retry_in(n_tries: &mut u32) -> i64 {
 }
 
 impl Subscriptions {
-    async fn book(&self, app: &Shared) -> Result<MutexGuard<'_, Option<Book>>, Problem> {
-        let mut book = self.book.lock().await;
-        if book.is_none() {
+    async fn state(
+        &self,
+        app: &Shared,
+    ) -> Result<MutexGuard<'_, Option<SubscriptionState>>, Problem> {
+        let mut state = self.state.lock().await;
+        if state.is_none() {
             let note = app.read(|_, store| Ok(store.note(NOTE)?)).await?;
             let known = note.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-            *book = Some(known.unwrap_or_default());
+            *state = Some(known.unwrap_or_default());
         }
-        Ok(book)
+        Ok(state)
     }
 }
 
 /// By whom we are told of a source, and until when, as far as that was granted.
-pub(crate) async fn told_by(app: &Shared, source: &str) -> Option<(String, Option<Moment>)> {
-    let book = app.subscriptions.book(app).await.ok()?;
-    let known = book.as_ref()?.of.get(source)?;
+pub(crate) async fn subscribed_hub(app: &Shared, source: &str) -> Option<(String, Option<Moment>)> {
+    let state = app.subscriptions.state(app).await.ok()?;
+    let known = state.as_ref()?.of.get(source)?;
     let hub = known.hub.host_str().unwrap_or_default().to_owned();
     Some((hub, known.until.map(Moment)))
 }
 
-async fn keep(app: &Shared, book: &Book) -> Result<(), Problem> {
-    let bytes = serde_json::to_vec(book).unwrap_or_default();
+async fn keep(app: &Shared, state: &SubscriptionState) -> Result<(), Problem> {
+    let bytes = serde_json::to_vec(state).unwrap_or_default();
     app.link.keep_note(NOTE, bytes).await
 }
 
@@ -221,19 +224,20 @@ pub(crate) async fn subscribe(app: Shared) {
         let Ok(due) = take_due(&app).await else {
             continue;
         };
-        for errand in due {
+        for hub_request in due {
             // Of a source that is gone nobody says any more which private addresses it
             // may ask; so a hub at one finds out by its next push.
-            let own = source_named(&app, &errand.source).and_then(|source| source.allow_private);
+            let own =
+                source_named(&app, &hub_request.source).and_then(|source| source.allow_private);
             let http = app.current().settings.http.clone();
             let http = HttpSettings {
                 allow_private: own.unwrap_or(http.allow_private),
                 ..http
             };
-            let callback = callback(&public, &errand.source);
+            let callback = callback(&public, &hub_request.source);
             tokio::spawn(async move {
                 // It comes again if nobody verifies it.
-                let _ = ask(&errand, &callback, &http).await;
+                let _ = ask(&hub_request, &callback, &http).await;
             });
         }
     }
@@ -241,33 +245,34 @@ pub(crate) async fn subscribe(app: Shared) {
 
 /// Takes in what feeds offer, and gives what hubs are to be asked for now, once it is written
 /// down that they are.
-async fn take_due(app: &Shared) -> Result<Vec<Errand>, Problem> {
+async fn take_due(app: &Shared) -> Result<Vec<HubRequest>, Problem> {
     let offers = app.link.offers();
-    let mut guard = app.subscriptions.book(app).await?;
-    let mut book = guard.clone().unwrap_or_default();
+    let mut guard = app.subscriptions.state(app).await?;
+    let mut state = guard.clone().unwrap_or_default();
     let now = app.now().0;
-    let n_leaving = book.leaving.len();
-    book.leaving
+    let n_leaving = state.leaving.len();
+    state
+        .leaving
         .retain(|leaving| now - leaving.since < LEAVING_MS);
-    let mut is_changed = book.leaving.len() != n_leaving;
-    let unwanted = book
+    let mut is_changed = state.leaving.len() != n_leaving;
+    let unwanted = state
         .of
         .keys()
         .filter(|name| feed_named(app, name).is_none());
     for source in unwanted.cloned().collect::<Vec<_>>() {
         is_changed = true;
-        book.leave(&source, now);
+        state.leave(&source, now);
     }
     for (source, PushOffer { hub, topic }) in offers {
-        let known = book.of.get(&source);
+        let known = state.of.get(&source);
         let is_known = known.is_some_and(|known| known.hub == hub && known.topic == topic);
         if is_known || feed_named(app, &source).is_none() {
             continue;
         }
         is_changed = true;
-        book.leave(&source, now);
+        state.leave(&source, now);
         // Whoever is wanted again is not asked to stop any more.
-        book.leaving.retain(|leaving| {
+        state.leaving.retain(|leaving| {
             (&leaving.source, &leaving.hub, &leaving.topic) != (&source, &hub, &topic)
         });
         let secret = app.door.random_id() + &app.door.random_id();
@@ -280,12 +285,12 @@ async fn take_due(app: &Shared) -> Result<Vec<Errand>, Problem> {
             next_at: now,
             n_tries: 0,
         };
-        book.of.insert(source, subscription);
+        state.of.insert(source, subscription);
     }
-    let due = book.take_due(now);
+    let due = state.take_due(now);
     if is_changed || !due.is_empty() {
-        keep(app, &book).await?;
-        *guard = Some(book);
+        keep(app, &state).await?;
+        *guard = Some(state);
     }
     Ok(due)
 }
@@ -308,25 +313,25 @@ fn callback(public: &Url, source: &str) -> String {
     format!("{base}/websub/{}", path_segment(source))
 }
 
-impl Errand {
+impl HubRequest {
     /// It as hubs are asked.
     fn form(&self, callback: &str) -> String {
         let mut form = url::form_urlencoded::Serializer::new(String::new());
         form.append_pair("hub.topic", self.topic.as_str())
             .append_pair("hub.callback", callback);
         match &self.what {
-            Wish::Subscribe { secret } => form
+            HubAction::Subscribe { secret } => form
                 .append_pair("hub.mode", "subscribe")
                 .append_pair("hub.secret", secret)
                 .append_pair("hub.lease_seconds", &LEASE_SECONDS.to_string()),
-            Wish::Unsubscribe => form.append_pair("hub.mode", "unsubscribe"),
+            HubAction::Unsubscribe => form.append_pair("hub.mode", "unsubscribe"),
         };
         form.finish()
     }
 }
 
-async fn ask(errand: &Errand, callback: &str, http: &HttpSettings) -> Result<(), String> {
-    let form = errand.form(callback);
+async fn ask(hub_request: &HubRequest, callback: &str, http: &HttpSettings) -> Result<(), String> {
+    let form = hub_request.form(callback);
     let client = Client::new(http).map_err(|error| error.to_string())?;
     let kind = "application/x-www-form-urlencoded".to_owned();
     let headers = [("content-type".to_owned(), kind)];
@@ -334,7 +339,7 @@ async fn ask(errand: &Errand, callback: &str, http: &HttpSettings) -> Result<(),
         headers: &headers,
         body: Some(form.as_bytes()),
         overflow: Overflow::Cut,
-        ..HttpRequest::new(&errand.hub, MOST_ANSWERED)
+        ..HttpRequest::new(&hub_request.hub, MOST_ANSWERED)
     };
     match client.hop(&request).await {
         Ok(answer) if (200..300).contains(&answer.status) => Ok(()),
@@ -362,26 +367,26 @@ pub(crate) async fn verify(
     ];
     let params = Params::known_of(request.uri(), &names)?;
     let get = |name: &str| params.get(name).unwrap_or_default();
-    let mut guard = app.subscriptions.book(&app).await?;
-    let mut book = guard.clone().unwrap_or_default();
+    let mut guard = app.subscriptions.state(&app).await?;
+    let mut state = guard.clone().unwrap_or_default();
     let now = app.now().0;
     if get("hub.mode") == "unsubscribe" {
-        let is_left = |leaving: &Leaving| {
+        let is_left = |leaving: &Unsubscribing| {
             leaving.is_asked
                 && leaving.source == source
                 && leaving.topic.as_str() == get("hub.topic")
         };
-        let n_leaving = book.leaving.len();
-        book.leaving.retain(|leaving| !is_left(leaving));
-        if book.leaving.len() == n_leaving || params.get("hub.challenge").is_none() {
+        let n_leaving = state.leaving.len();
+        state.leaving.retain(|leaving| !is_left(leaving));
+        if state.leaving.len() == n_leaving || params.get("hub.challenge").is_none() {
             return Err(not_ours());
         }
-        keep(&app, &book).await?;
-        *guard = Some(book);
+        keep(&app, &state).await?;
+        *guard = Some(state);
         let challenge = get("hub.challenge").to_owned();
         return Ok(answer("text/plain; charset=utf-8", challenge));
     }
-    let subscription = book.of.get_mut(&source).filter(|known| {
+    let subscription = state.of.get_mut(&source).filter(|known| {
         let is_asked = known.asked_at;
         let is_asked = is_asked.is_some_and(|at| now - at < VERIFIED_WITHIN_MS);
         is_asked && known.topic.as_str() == get("hub.topic")
@@ -408,8 +413,8 @@ pub(crate) async fn verify(
         }
         _ => return Err(not_ours()),
     }
-    keep(&app, &book).await?;
-    *guard = Some(book);
+    keep(&app, &state).await?;
+    *guard = Some(state);
     let challenge = get("hub.challenge").to_owned();
     Ok(answer("text/plain; charset=utf-8", challenge))
 }
@@ -422,8 +427,8 @@ pub(crate) async fn pushed(
     Extension(payload): Extension<Payload>,
 ) -> Result<Response<Body>, Problem> {
     let (topic, secret) = {
-        let guard = app.subscriptions.book(&app).await?;
-        let known = guard.as_ref().and_then(|book| book.of.get(&source));
+        let guard = app.subscriptions.state(&app).await?;
+        let known = guard.as_ref().and_then(|state| state.of.get(&source));
         let known = known.filter(|known| known.until.is_some());
         // A hub that is told so forgets us.
         let gone = || Problem::new(StatusCode::GONE, "we do not want to be told of that");

@@ -7,7 +7,7 @@ use springtide_engine::view::SortKey;
 
 use super::ObjectiveName;
 use crate::config::value::{
-    AllowPrivate, AtMost, FirstPass, Hours, Lasting, PerTime, Policy, Share, Size,
+    AllowPrivate, BurstLimit, FirstPass, Hours, PerTime, Policy, PositiveSpan, Share, Size,
 };
 
 /// Make a project: a folder with springtide.toml and .springtide/
@@ -42,7 +42,7 @@ pub(crate) struct Init {
 pub(crate) struct Demo {
     /// For how long [default: 60s; with --serve, until stopped]
     #[arg(long = "for", value_name = "SPAN")]
-    pub(crate) span: Option<Lasting>,
+    pub(crate) span: Option<PositiveSpan>,
     /// Only as springtide does it, with its dashboard
     #[arg(long, conflicts_with = "json")]
     pub(crate) serve: bool,
@@ -281,7 +281,7 @@ pub(crate) struct Poll {
 pub(crate) struct Run {
     /// Stop after this time
     #[arg(long = "for", value_name = "SPAN")]
-    pub(crate) span: Option<Lasting>,
+    pub(crate) span: Option<PositiveSpan>,
     /// Stop after this many polls
     #[arg(long, value_name = "N")]
     pub(crate) max_polls: Option<u64>,
@@ -360,7 +360,7 @@ pub(crate) struct SettingFlags {
     pub(crate) budget: Option<PerTime>,
     /// No more polls than this in any span, as in 200/hour
     #[arg(long, value_name = "N/hour")]
-    pub(crate) burst: Option<AtMost>,
+    pub(crate) burst: Option<BurstLimit>,
     /// The hours of the day in which polls may be made, as in "22:00-06:00 UTC"
     #[arg(long, value_name = "FROM-TO")]
     pub(crate) window: Option<Hours>,
@@ -375,10 +375,10 @@ pub(crate) struct SettingFlags {
     pub(crate) target_freshness: Option<Share>,
     /// The age above which to warn, as in 12h
     #[arg(long, value_name = "SPAN")]
-    pub(crate) warn_after: Option<Lasting>,
+    pub(crate) warn_after: Option<PositiveSpan>,
     /// The age above which the target is missed, as in 2d
     #[arg(long, value_name = "SPAN")]
-    pub(crate) error_after: Option<Lasting>,
+    pub(crate) error_after: Option<PositiveSpan>,
     /// What to optimise [default: freshness]
     #[arg(long, value_enum)]
     pub(crate) objective: Option<ObjectiveName>,
@@ -387,16 +387,16 @@ pub(crate) struct SettingFlags {
     pub(crate) policy: Option<Policy>,
     /// Poll every element at least this often, where the budget allows it [default: none]
     #[arg(long, value_name = "SPAN")]
-    pub(crate) max_interval: Option<Lasting>,
+    pub(crate) max_interval: Option<PositiveSpan>,
     /// The cycle of policies that poll in batches [default: 30d]
     #[arg(long, value_name = "SPAN")]
-    pub(crate) cycle: Option<Lasting>,
+    pub(crate) cycle: Option<PositiveSpan>,
     /// An address that owners of servers can write to; goes into the user agent
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) contact: Option<String>,
     /// The longest that a request may take [default: 30s]
     #[arg(long, value_name = "SPAN")]
-    pub(crate) timeout: Option<Lasting>,
+    pub(crate) timeout: Option<PositiveSpan>,
     /// The longest body, decoded [default: 10MB]
     #[arg(long, value_name = "SIZE")]
     pub(crate) max_body: Option<Size>,
@@ -420,7 +420,7 @@ pub(crate) struct HttpFlags {
     pub(crate) contact: Option<String>,
     /// The longest that a request may take [default: 30s]
     #[arg(long, value_name = "SPAN")]
-    pub(crate) timeout: Option<Lasting>,
+    pub(crate) timeout: Option<PositiveSpan>,
     /// Allow requests to private addresses: all, or those in these networks
     #[arg(
         long,

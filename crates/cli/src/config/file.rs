@@ -6,7 +6,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::value::{
-    AllowPrivate, AtMost, FirstPass, Hours, Lasting, PerTime, Policy, Secret, Share, Size,
+    AllowPrivate, BurstLimit, FirstPass, Hours, PerTime, Policy, PositiveSpan, Secret, Share, Size,
 };
 use crate::args::ObjectiveName;
 
@@ -30,7 +30,7 @@ pub(crate) struct File {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Budget {
     pub(crate) polls: Option<PerTime>,
-    pub(crate) burst: Option<AtMost>,
+    pub(crate) burst: Option<BurstLimit>,
     pub(crate) window: Option<Hours>,
     pub(crate) audit: Option<Share>,
     pub(crate) first_pass: Option<FirstPass>,
@@ -46,8 +46,8 @@ pub(crate) struct Target {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct TargetAge {
-    pub(crate) warn_after: Option<Lasting>,
-    pub(crate) error_after: Option<Lasting>,
+    pub(crate) warn_after: Option<PositiveSpan>,
+    pub(crate) error_after: Option<PositiveSpan>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -55,15 +55,15 @@ pub(crate) struct TargetAge {
 pub(crate) struct PolicyKeys {
     pub(crate) objective: Option<ObjectiveName>,
     pub(crate) name: Option<Policy>,
-    pub(crate) max_interval: Option<Lasting>,
-    pub(crate) cycle: Option<Lasting>,
+    pub(crate) max_interval: Option<PositiveSpan>,
+    pub(crate) cycle: Option<PositiveSpan>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Http {
     pub(crate) contact: Option<String>,
-    pub(crate) timeout: Option<Lasting>,
+    pub(crate) timeout: Option<PositiveSpan>,
     pub(crate) max_body: Option<Size>,
     pub(crate) allow_private: Option<AllowPrivate>,
 }
@@ -81,10 +81,10 @@ pub(crate) struct Server {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Notify {
     pub(crate) to: String,
-    pub(crate) on: Vec<springtide_server::On>,
+    pub(crate) on: Vec<springtide_server::NoticeKind>,
     pub(crate) sources: Option<Vec<String>>,
     pub(crate) failures: Option<u16>,
-    pub(crate) digest: Option<Lasting>,
+    pub(crate) digest: Option<PositiveSpan>,
     pub(crate) secret: Option<Secret>,
 }
 
@@ -115,7 +115,7 @@ pub(crate) struct Source {
     pub(crate) file: Option<String>,
     pub(crate) weight: Option<f64>,
     pub(crate) paused: Option<bool>,
-    pub(crate) list_every: Option<Lasting>,
+    pub(crate) list_every: Option<PositiveSpan>,
     pub(crate) max_elements: Option<u64>,
     pub(crate) max_depth: Option<u16>,
     pub(crate) allow_private: Option<AllowPrivate>,
@@ -132,10 +132,10 @@ pub(crate) struct Source {
     pub(crate) page_size: Option<u32>,
     pub(crate) first_page: Option<u32>,
     pub(crate) top: Option<u32>,
-    pub(crate) quota: Option<AtMost>,
+    pub(crate) quota: Option<BurstLimit>,
     pub(crate) by_id: Option<String>,
-    pub(crate) max_interval: Option<Lasting>,
-    pub(crate) pause: Option<Lasting>,
+    pub(crate) max_interval: Option<PositiveSpan>,
+    pub(crate) pause: Option<PositiveSpan>,
     pub(crate) unknown: Option<Unknown>,
     pub(crate) answer: Option<Answer>,
     pub(crate) staleness: Option<Staleness>,
@@ -146,11 +146,11 @@ pub(crate) struct Source {
     pub(crate) password: Option<Secret>,
     pub(crate) key: Option<Vec<String>>,
     pub(crate) cursor: Option<String>,
-    pub(crate) late: Option<Lasting>,
+    pub(crate) late: Option<PositiveSpan>,
     pub(crate) columns: Option<Vec<String>>,
     pub(crate) block: Option<u32>,
     pub(crate) copy: Option<String>,
-    pub(crate) timeout: Option<Lasting>,
+    pub(crate) timeout: Option<PositiveSpan>,
 }
 
 /// What a source is.
@@ -186,9 +186,9 @@ pub(crate) struct Detect {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Retain {
     pub(crate) versions: Option<u32>,
-    pub(crate) within: Option<Lasting>,
+    pub(crate) within: Option<PositiveSpan>,
     pub(crate) bodies: Option<bool>,
-    pub(crate) polls: Option<Lasting>,
+    pub(crate) polls: Option<PositiveSpan>,
 }
 
 /// How a column is cut into terms.

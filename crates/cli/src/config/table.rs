@@ -147,7 +147,7 @@ pub(super) fn settings(
         }
         None => None,
     };
-    let seconds = |span: &super::value::Lasting| {
+    let seconds = |span: &super::value::PositiveSpan| {
         Duration::try_from_secs_f64(span.0.as_days() * 86_400.0).unwrap_or(Duration::MAX)
     };
     let timeout = source.timeout.as_ref().map_or(DEFAULT_TIMEOUT, seconds);

@@ -50,7 +50,7 @@ written!(
 );
 written!(
     /// A whole number in a span.
-    AtMost(Burst),
+    BurstLimit(Burst),
     units::burst,
     "a whole number per time, such as \"200/hour\""
 );
@@ -68,7 +68,7 @@ written!(
 );
 written!(
     /// A span of time, longer than nothing.
-    Lasting(Span),
+    PositiveSpan(Span),
     |text| match units::span(text)? {
         span if span.as_days() > 0.0 => Ok(span),
         _ => Err("a span above zero is expected".into()),
@@ -329,10 +329,10 @@ pub(crate) trait FromVariable: Sized {
 named!(FirstPass, Policy, ObjectiveName);
 parsed!(
     PerTime,
-    AtMost,
+    BurstLimit,
     Hours,
     Share,
-    Lasting,
+    PositiveSpan,
     Size,
     AllowPrivate,
     String

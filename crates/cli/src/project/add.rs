@@ -56,7 +56,7 @@ pub(crate) fn run(
     let meant = args
         .urls
         .iter()
-        .map(|text| Meant::new(text, args, &searches))
+        .map(|text| SourceArg::new(text, args, &searches))
         .collect::<Outcome<Vec<_>>>()?;
     if there.is_some() || args.dry_run {
         return add(args, meant, there.as_ref(), None, talk, unfinished);
@@ -87,7 +87,7 @@ pub(crate) fn run(
 /// if it was just made.
 fn add(
     args: &Add,
-    meant: Vec<Meant>,
+    meant: Vec<SourceArg>,
     project: Option<&Project>,
     made: Option<&Path>,
     talk: Talk,
@@ -112,7 +112,7 @@ fn add(
     let (mut added, mut refused) = (Vec::new(), Vec::new());
     let mut names = Vec::new();
     for meant in meant {
-        if let Meant::Search(source) = meant {
+        if let SourceArg::Search(source) = meant {
             // The file has it; its rows are still to be taken in.
             let known = &mut config.settings.sources;
             if known.iter().all(|known| known.name != source.name) {
@@ -344,14 +344,14 @@ fn forget(store: &mut dyn Writer, names: &[&str]) -> Outcome<()> {
 }
 
 /// What was typed, understood.
-enum Meant {
+enum SourceArg {
     Url(Url),
     File(PathBuf),
     /// A search source that the file has.
     Search(Box<SourceSettings>),
 }
 
-impl Meant {
+impl SourceArg {
     fn new(text: &str, args: &Add, known: &[SourceSettings]) -> Outcome<Self> {
         let is_meant = |source: &&SourceSettings| source.search.is_some() && source.name == text;
         if let Some(source) = known.iter().find(is_meant) {

@@ -15,7 +15,9 @@ use crate::config::Config;
 use crate::failure::{Code, Failure, Outcome};
 use crate::json::print_json;
 use crate::moment::{self, rfc3339};
-use crate::table::{Cells, Holds, Output, Texts, Unfinished, WholeFile, shorten_to, unwritable};
+use crate::table::{
+    Cells, ColumnType, Output, Texts, Unfinished, WholeFile, shorten_to, unwritable,
+};
 use crate::talk::{Talk, count, plural};
 
 pub(crate) fn run(
@@ -247,7 +249,7 @@ impl Exporter<'_> {
             "state",
             "error",
         ];
-        let columns = names.map(|name| (name, Holds::Text));
+        let columns = names.map(|name| (name, ColumnType::Text));
         let mut output = Output::new(to, &columns, self.unfinished)?;
         let mut batch = names.map(|_| Texts::default());
         let mut n = 0;

@@ -32,7 +32,7 @@ pub(crate) fn run(
         source_named(&known, name)?;
     }
     known.retain(|source| args.names.contains(&source.name));
-    if !args.yes && !args.json && !is_meant(&known) {
+    if !args.yes && !args.json && !confirmed(&known) {
         return Err(Failure::failed("nothing was removed").hint("--yes removes without asking"));
     }
     let mut editor = Editor::open(&project.folder)?;
@@ -71,7 +71,7 @@ pub(crate) fn run(
 }
 
 /// Asks a person, if there is one.
-fn is_meant(sources: &[Source]) -> bool {
+fn confirmed(sources: &[Source]) -> bool {
     let (mut stderr, stdin) = (std::io::stderr(), std::io::stdin());
     if !stdin.is_terminal() || !stderr.is_terminal() {
         return true;

@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::failure::{Failure, Outcome};
 use crate::json::{Lines, print_json};
 use crate::moment::{self, relative};
-use crate::table::{Cells, Holds, Output, Unfinished, WholeFile};
+use crate::table::{Cells, ColumnType, Output, Unfinished, WholeFile};
 use crate::talk::{Talk, plural};
 
 /// Rows in a table for a person.
@@ -323,7 +323,9 @@ fn by_column(
         false => vec![ColumnKind::Texts; columns.len()],
     };
     let held = columns.iter().map(String::as_str);
-    let held: Vec<(&str, Holds)> = held.zip(kinds.into_iter().map(Holds::Values)).collect();
+    let held: Vec<(&str, ColumnType)> = held
+        .zip(kinds.into_iter().map(ColumnType::Values))
+        .collect();
     let mut output = Output::new(to, &held, unfinished)?;
     let empty = || -> Vec<Vec<Value>> { columns.iter().map(|_| Vec::new()).collect() };
     let mut batch = empty();

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &Run, project: &Project, talk: Talk, signals: &Signals) 
     let span = args.span.map(|span| span.0.as_days() * 86_400.0);
     // Longer than anyone waits is for good.
     let span = span.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let mut terms = terms(&config, talk);
+    let mut terms = opening_lines(&config, talk);
     let reloaded = Reloaded::default();
     if args.service {
         reloaded.listen(args, project, talk, signals);
@@ -43,17 +43,17 @@ pub(crate) fn run(args: &Run, project: &Project, talk: Talk, signals: &Signals) 
                 RunScope::Everything
             },
         };
-        let shown = Shown {
+        let report = ReportOptions {
             form: Form::of(args.log, talk),
             talk,
-            terms,
+            opening_lines: terms,
         };
         let (mut ended, is_read) = keep_fresh(
             project,
             config,
             options,
             signals,
-            shown,
+            report,
             Some(&reloaded),
             &|_| {},
         )?;
@@ -161,12 +161,12 @@ pub(crate) fn poll(args: &Poll, project: &Project, talk: Talk, signals: &Signals
         max_polls: None,
         scope: what,
     };
-    let shown = Shown {
+    let report = ReportOptions {
         form: Form::of(None, talk),
         talk,
-        terms: Vec::new(),
+        opening_lines: Vec::new(),
     };
-    let (ended, is_read) = keep_fresh(project, config, options, signals, shown, None, &|_| {})?;
+    let (ended, is_read) = keep_fresh(project, config, options, signals, report, None, &|_| {})?;
     if ended.why == EndReason::Budget {
         if args.json {
             print_json(&Summary::new(&ended))?;
@@ -178,7 +178,7 @@ pub(crate) fn poll(args: &Poll, project: &Project, talk: Talk, signals: &Signals
         let failure = Failure::new(Code::BudgetBlocks, "the budget allows no more polls now")
             .cause(format!("{} made{until}", plural(ended.n_polls, "poll")))
             .hint("wait, or raise budget.polls");
-        return Err(said_to(is_read, failure));
+        return Err(silence_if_unread(is_read, failure));
     }
     conclude(&ended, args.json, signals, talk, is_read)
 }
@@ -253,7 +253,7 @@ fn check_in_file(source: &Source, config: &Config) -> Outcome<()> {
 }
 
 /// What is to be said before it starts.
-pub(super) fn terms(config: &Config, talk: Talk) -> Vec<String> {
+pub(super) fn opening_lines(config: &Config, talk: Talk) -> Vec<String> {
     let mut terms = Vec::new();
     if config.is_budget_assumed {
         terms.push(format!(
@@ -270,11 +270,11 @@ pub(super) fn terms(config: &Config, talk: Talk) -> Vec<String> {
 }
 
 /// How what happens is shown.
-pub(super) struct Shown {
+pub(super) struct ReportOptions {
     pub(super) form: Form,
     pub(super) talk: Talk,
     /// What is said first.
-    pub(super) terms: Vec<String>,
+    pub(super) opening_lines: Vec<String>,
 }
 
 /// What came of it, and whether anyone reads what is said.
@@ -283,14 +283,18 @@ pub(super) fn keep_fresh(
     config: Config,
     options: RunOptions,
     signals: &Signals,
-    shown: Shown,
+    report: ReportOptions,
     reloaded: Option<&Reloaded>,
     begun: &dyn Fn(&Handle),
 ) -> Outcome<(Ended, bool)> {
     config.check_secrets()?;
     let (settings, unit) = (config.settings, config.budget_unit);
-    let Shown { form, talk, terms } = shown;
-    let mut screen = Screen::new(form, talk, terms, project, &settings, unit);
+    let ReportOptions {
+        form,
+        talk,
+        opening_lines,
+    } = report;
+    let mut screen = Screen::new(form, talk, opening_lines, project, &settings, unit);
     let on_begun = |handle: &Handle| {
         begun(handle);
         if let Some(reloaded) = reloaded {
@@ -310,12 +314,12 @@ pub(super) fn keep_fresh(
     let is_read = screen.close();
     match ended {
         Ok(ended) => Ok((ended, is_read)),
-        Err(failure) => Err(said_to(is_read, failure)),
+        Err(failure) => Err(silence_if_unread(is_read, failure)),
     }
 }
 
 /// Where nobody reads, to say anything would be to wait for ever.
-fn said_to(is_read: bool, failure: Failure) -> Failure {
+fn silence_if_unread(is_read: bool, failure: Failure) -> Failure {
     match is_read {
         true => failure,
         false => failure.silent(),
@@ -431,7 +435,7 @@ pub(super) fn conclude(
         .hint(
             "a later run tries again; `springtide ls --elements --state failing` lists what failed",
         );
-        return Err(said_to(is_read, failure));
+        return Err(silence_if_unread(is_read, failure));
     }
     if ended.failed_sources.is_empty() {
         return Ok(());
@@ -440,5 +444,5 @@ pub(super) fn conclude(
     let failure = Failure::new(Code::SomeFailed, "some sources failed")
         .cause(names)
         .hint("`springtide ls` says why");
-    Err(said_to(is_read, failure))
+    Err(silence_if_unread(is_read, failure))
 }

@@ -19,7 +19,7 @@ use crate::args::project::LogForm;
 use crate::moment::{self, brief, relative, rfc3339, time_of_day};
 use crate::plan::significant;
 use crate::table::shorten_to;
-use crate::talk::{Foot, Talk, count, plural, say_always, size};
+use crate::talk::{StatusLine, Talk, count, plural, say_always, size};
 use crate::units::PaceUnit;
 
 /// In which form what happens is told.
@@ -77,23 +77,23 @@ impl Screen {
     ) -> Self {
         let (to_thread, told) = sync_channel(MOST_TO_SHOW);
         let (end, ended) = sync_channel::<()>(0);
-        let glance = (form == Form::Terminal).then(|| Glance::keep(project, settings));
+        let watch = (form == Form::Terminal).then(|| StatusWatch::keep(project, settings));
         let of_rows = settings.sources.iter().filter(|s| s.search.is_some());
         // Without bodies to compare, a change is told all the same.
         let rows = RowFields::of(project, of_rows.map(|source| &source.name)).unwrap_or_default();
         std::thread::spawn(move || {
-            let mut teller = Teller::new(form, talk, glance, budget_unit);
-            lines.iter().for_each(|line| teller.note(line));
+            let mut reporter = Reporter::new(form, talk, watch, budget_unit);
+            lines.iter().for_each(|line| reporter.note(line));
             loop {
                 match told.recv_timeout(TICK) {
-                    Ok(told) => teller.hear(told, &rows),
+                    Ok(told) => reporter.hear(told, &rows),
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => break,
                 }
-                teller.tick();
+                reporter.tick();
             }
             // The foot goes when it is dropped.
-            drop(teller);
+            drop(reporter);
             drop(end);
         });
         Self {
@@ -134,17 +134,17 @@ impl Screen {
 }
 
 /// Tells what happens.
-enum Teller {
+enum Reporter {
     Terminal(Box<Terminal>),
     Lines,
     Json,
     Nobody,
 }
 
-impl Teller {
-    fn new(form: Form, talk: Talk, glance: Option<Glance>, unit: PaceUnit) -> Self {
+impl Reporter {
+    fn new(form: Form, talk: Talk, watch: Option<StatusWatch>, unit: PaceUnit) -> Self {
         match form {
-            Form::Terminal => Self::Terminal(Box::new(Terminal::new(talk, glance, unit))),
+            Form::Terminal => Self::Terminal(Box::new(Terminal::new(talk, watch, unit))),
             Form::Lines => Self::Lines,
             Form::Json => Self::Json,
             Form::None => Self::Nobody,
@@ -154,7 +154,7 @@ impl Teller {
     /// Something to know that is no event.
     fn note(&mut self, line: &str) {
         match self {
-            Self::Terminal(terminal) => terminal.foot.say(line),
+            Self::Terminal(terminal) => terminal.status_line.say(line),
             Self::Lines => say_always(line),
             Self::Json => say_note(line),
             Self::Nobody => {}
@@ -166,7 +166,7 @@ impl Teller {
             (Self::Terminal(terminal), Heard::Event(event)) => terminal.tell(event, rows),
             (Self::Terminal(terminal), Heard::Missed(n)) => {
                 terminal
-                    .foot
+                    .status_line
                     .say(format!("… {} not shown", plural(n, "event")));
             }
             (Self::Lines, Heard::Event(event)) => log(&event, rows),
@@ -240,8 +240,8 @@ fn paused_line(paused: &PausedHost) -> String {
 /// A person at a terminal.
 struct Terminal {
     talk: Talk,
-    foot: Foot,
-    glance: Option<Glance>,
+    status_line: StatusLine,
+    watch: Option<StatusWatch>,
     /// What the budget was given by.
     unit: PaceUnit,
     n_polls: u64,
@@ -252,11 +252,11 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn new(talk: Talk, glance: Option<Glance>, unit: PaceUnit) -> Self {
+    fn new(talk: Talk, watch: Option<StatusWatch>, unit: PaceUnit) -> Self {
         Self {
             talk,
-            foot: Foot::new(),
-            glance,
+            status_line: StatusLine::new(),
+            watch,
             unit,
             n_polls: 0,
             n_changes: 0,
@@ -273,7 +273,7 @@ impl Terminal {
                 seconds,
             } => {
                 let took = brief(seconds);
-                self.foot.say(match n_elements {
+                self.status_line.say(match n_elements {
                     0 => format!("ready after {took}; no elements yet"),
                     n => format!("{}, ready after {took}", plural(n, "element")),
                 });
@@ -301,11 +301,11 @@ impl Terminal {
             }
             Event::Found { source, n_elements } => {
                 let n = plural(n_elements, "new element");
-                self.foot.say(format!("{source}: {n}"));
+                self.status_line.say(format!("{source}: {n}"));
             }
             Event::SourceFailed { source, message } => {
                 let message = shorten_to(&message, 300);
-                self.foot.say(format!("{source}: {message}"));
+                self.status_line.say(format!("{source}: {message}"));
             }
             Event::PushOffered { source, offer } => {
                 self.explain(format!("{source}: {} tells of changes", offer.hub));
@@ -314,7 +314,7 @@ impl Terminal {
                 // Once for each host; the foot says the rest.
                 match self.paused_hosts.contains_key(&paused.host) {
                     true => self.explain(paused_line(&paused)),
-                    false => self.foot.say(paused_line(&paused)),
+                    false => self.status_line.say(paused_line(&paused)),
                 }
                 self.paused_hosts.insert(paused.host, paused.until);
             }
@@ -326,12 +326,12 @@ impl Terminal {
             } => {
                 self.first_pass.left(0);
                 let line = first_pass(n_elements, n_failing, n_blocked, n_unreached);
-                self.foot.say(line);
+                self.status_line.say(line);
             }
             Event::Stopping { n_under_way } => {
                 if n_under_way > 0 {
                     let n = plural(n_under_way as u64, "poll");
-                    self.foot
+                    self.status_line
                         .say(format!("stopping; waiting for {n} under way"));
                 }
             }
@@ -353,7 +353,7 @@ impl Terminal {
             (Some(kind), _) => {
                 let what = with_fields(&locator, rows.of_poll(polled).as_deref());
                 let what = shorten_to(&what, 300);
-                self.foot
+                self.status_line
                     .say(format!("{:9} {what}", change_kind_name(*kind)));
             }
             (None, None) => self.explain(format!("unchanged {locator}")),
@@ -362,13 +362,13 @@ impl Terminal {
 
     fn explain(&self, line: String) {
         if self.talk == Talk::Verbose {
-            self.foot.say(line);
+            self.status_line.say(line);
         }
     }
 
     fn tick(&mut self) {
         let now = moment::now();
-        let seen = self.glance.as_ref().and_then(Glance::seen);
+        let seen = self.watch.as_ref().and_then(StatusWatch::seen);
         let mut parts = Vec::new();
         match (self.first_pass.text(Instant::now()), &seen) {
             (Some(text), _) => parts.push(text),
@@ -394,7 +394,7 @@ impl Terminal {
                 n => format!("waiting for {}", plural(n as u64 + 1, "host")),
             });
         }
-        self.foot.set(parts.join(" · "));
+        self.status_line.set(parts.join(" · "));
     }
 }
 
@@ -422,9 +422,9 @@ struct FirstPass {
 }
 
 /// The rate of first polls is that of so long,
-const LATELY: Duration = Duration::from_secs(30);
+const RATE_WINDOW: Duration = Duration::from_secs(30);
 /// and is not told before so long: the first few come all at once.
-const SURE: Duration = Duration::from_secs(2);
+const MIN_SAMPLE: Duration = Duration::from_secs(2);
 
 impl FirstPass {
     fn left(&mut self, n_left: u64) {
@@ -447,12 +447,12 @@ impl FirstPass {
         if self.n_left == 0 {
             return None;
         }
-        while (self.lately.front()).is_some_and(|(at, _)| now.duration_since(*at) > LATELY) {
+        while (self.lately.front()).is_some_and(|(at, _)| now.duration_since(*at) > RATE_WINDOW) {
             self.lately.pop_front();
         }
         let left = (self.lately.front().zip(self.lately.back()))
             .filter(|((since, first), (_, last))| {
-                first > last && now.duration_since(*since) >= SURE
+                first > last && now.duration_since(*since) >= MIN_SAMPLE
             })
             .map(|((since, first), (_, last))| {
                 let per_second = (first - last) as f64 / now.duration_since(*since).as_secs_f64();
@@ -468,7 +468,7 @@ impl FirstPass {
 }
 
 /// How things stand, looked at from time to time beside the run.
-struct Glance {
+struct StatusWatch {
     seen: Arc<Mutex<Option<StatusSnapshot>>>,
     /// As long as this is there, someone looks.
     _looks: SyncSender<()>,
@@ -485,9 +485,9 @@ struct StatusSnapshot {
 /// How often one looks, at the most,
 const LOOKS: Duration = Duration::from_secs(1);
 /// and how small a share of the time may be spent on it: one in so many.
-const SPARED: u32 = 20;
+const IDLE_FACTOR: u32 = 20;
 
-impl Glance {
+impl StatusWatch {
     fn keep(project: &Project, settings: &Settings) -> Self {
         let (looks, until) = sync_channel::<()>(0);
         let seen = Arc::new(Mutex::new(None));
@@ -500,7 +500,7 @@ impl Glance {
                 if let Some(snapshot) = StatusSnapshot::look(&project, &settings) {
                     *shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(snapshot);
                 }
-                let wait = LOOKS.max(begun.elapsed() * SPARED);
+                let wait = LOOKS.max(begun.elapsed() * IDLE_FACTOR);
                 if until.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {
                     return;
                 }

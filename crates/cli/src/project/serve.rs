@@ -11,7 +11,7 @@ use springtide_server::{Current, FileChange, ProjectFile, Refusal, Server};
 use springtide_store::Moment;
 
 use super::Project;
-use super::run::{Reloaded, Shown, conclude, keep_fresh, terms};
+use super::run::{Reloaded, ReportOptions, conclude, keep_fresh, opening_lines};
 use super::screen::{Form, say_note};
 use crate::args::SettingFlags;
 use crate::args::project::{LogForm, Serve};
@@ -82,12 +82,12 @@ pub(crate) fn until(
 
     let link = server.link();
     let (mut is_first, mut told) = (true, String::new());
-    let mut first_words = terms(&config, talk);
+    let mut first_words = opening_lines(&config, talk);
     loop {
-        let shown = Shown {
+        let report = ReportOptions {
             form: Form::of(args.log, talk),
             talk,
-            terms: std::mem::take(&mut first_words),
+            opening_lines: std::mem::take(&mut first_words),
         };
         let begun = |handle: &springtide_engine::Handle| link.began(handle);
         let ended = keep_fresh(
@@ -98,7 +98,7 @@ pub(crate) fn until(
                 ..RunOptions::default()
             },
             signals,
-            shown,
+            report,
             Some(&reloaded),
             &begun,
         );

@@ -10,7 +10,9 @@ mod output;
 mod parquet;
 
 pub(crate) use input::Input;
-pub(crate) use output::{Cells, Holds, Output, Unfinished, WholeFile, unwritable, write_whole};
+pub(crate) use output::{
+    Cells, ColumnType, Output, Unfinished, WholeFile, unwritable, write_whole,
+};
 
 use crate::failure::{Failure, Outcome};
 
@@ -455,9 +457,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("table.parquet");
         let columns = [
-            ("id", Holds::Text),
-            ("rate_per_day", Holds::Numbers),
-            ("group", Holds::Text),
+            ("id", ColumnType::Text),
+            ("rate_per_day", ColumnType::Numbers),
+            ("group", ColumnType::Text),
         ];
         let (mut ids, mut groups) = (Texts::default(), Texts::default());
         rows.iter().for_each(|row| ids.push(&row.0));

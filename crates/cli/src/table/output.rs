@@ -28,7 +28,7 @@ pub(crate) struct Output {
 
 /// What a column of the output holds.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Holds {
+pub(crate) enum ColumnType {
     Text,
     Numbers,
     /// Numbers that are whole more often than not, and then written so.
@@ -128,7 +128,7 @@ impl Output {
     /// or nothing is standard output, as CSV.
     pub(crate) fn new(
         path: Option<&Path>,
-        columns: &[(&str, Holds)],
+        columns: &[(&str, ColumnType)],
         unfinished: &Unfinished,
     ) -> Outcome<Self> {
         let path = path.filter(|path| *path != Path::new("-"));

@@ -21,8 +21,8 @@ use springtide_engine::table::{ColumnKind, Value};
 
 use super::output::value_text;
 use super::{
-    Batch, Cells, Column, Holds, Kind, Places, Texts, Values, bad_cell, cannot_read, find_columns,
-    number_in,
+    Batch, Cells, Column, ColumnType, Kind, Places, Texts, Values, bad_cell, cannot_read,
+    find_columns, number_in,
 };
 use crate::failure::{Failure, Outcome};
 
@@ -368,19 +368,21 @@ enum Waiting {
 }
 
 impl<W: Write + Send> Writer<W> {
-    pub(super) fn new(target: W, columns: &[(&str, Holds)]) -> Result<Self> {
-        let field = |&(name, holds): &(&str, Holds)| {
+    pub(super) fn new(target: W, columns: &[(&str, ColumnType)]) -> Result<Self> {
+        let field = |&(name, holds): &(&str, ColumnType)| {
             let (plain, logical) = match holds {
-                Holds::Text => (Type::BYTE_ARRAY, Some(LogicalType::String)),
-                Holds::Numbers | Holds::Amounts => (Type::DOUBLE, None),
-                Holds::Counts => (Type::INT64, Some(LogicalType::integer(64, false))),
-                Holds::Values(ColumnKind::Integers) => (Type::INT64, None),
-                Holds::Values(ColumnKind::Reals) => (Type::DOUBLE, None),
-                Holds::Values(ColumnKind::Bytes) => (Type::BYTE_ARRAY, None),
-                Holds::Values(ColumnKind::Texts) => (Type::BYTE_ARRAY, Some(LogicalType::String)),
+                ColumnType::Text => (Type::BYTE_ARRAY, Some(LogicalType::String)),
+                ColumnType::Numbers | ColumnType::Amounts => (Type::DOUBLE, None),
+                ColumnType::Counts => (Type::INT64, Some(LogicalType::integer(64, false))),
+                ColumnType::Values(ColumnKind::Integers) => (Type::INT64, None),
+                ColumnType::Values(ColumnKind::Reals) => (Type::DOUBLE, None),
+                ColumnType::Values(ColumnKind::Bytes) => (Type::BYTE_ARRAY, None),
+                ColumnType::Values(ColumnKind::Texts) => {
+                    (Type::BYTE_ARRAY, Some(LogicalType::String))
+                }
             };
             let repetition = match holds {
-                Holds::Values(_) => Repetition::OPTIONAL,
+                ColumnType::Values(_) => Repetition::OPTIONAL,
                 _ => Repetition::REQUIRED,
             };
             let field = Schema::primitive_type_builder(name, plain)
@@ -392,10 +394,10 @@ impl<W: Write + Send> Writer<W> {
         let schema = Schema::group_type_builder("schema").with_fields(fields);
         let file = SerializedFileWriter::new(target, Arc::new(schema.build()?), properties())?;
         let waiting = columns.iter().map(|(_, holds)| match holds {
-            Holds::Text => Waiting::Texts(Texts::default()),
-            Holds::Numbers | Holds::Amounts => Waiting::Numbers(Vec::new()),
-            Holds::Counts => Waiting::Counts(Vec::new()),
-            Holds::Values(kind) => Waiting::Values(*kind, Vec::new()),
+            ColumnType::Text => Waiting::Texts(Texts::default()),
+            ColumnType::Numbers | ColumnType::Amounts => Waiting::Numbers(Vec::new()),
+            ColumnType::Counts => Waiting::Counts(Vec::new()),
+            ColumnType::Values(kind) => Waiting::Values(*kind, Vec::new()),
         });
         Ok(Self {
             file,

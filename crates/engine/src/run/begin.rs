@@ -223,7 +223,7 @@ impl Engine {
         for waiter in waiting {
             match waiter {
                 Waiter::Poll(poll) => self.agenda.wait(poll, at),
-                Waiter::Hop(_, onward) => self.ask_to_go_on(onward, now)?,
+                Waiter::Hop(_, redirect) => self.ask_to_go_on(redirect, now)?,
                 Waiter::Robots(..) | Waiter::Search(_) => {}
             }
         }
@@ -251,11 +251,12 @@ impl Engine {
         for waiter in waiting {
             match waiter {
                 Waiter::Poll(poll) => self.resume(group, poll, now)?,
-                Waiter::Hop(group, onward) => match self.robots_cache.known(group, &onward.url) {
-                    Permit::Go => self.wait_for_turn(group, Waiter::Hop(group, onward), at),
+                Waiter::Hop(group, redirect) => match self.robots_cache.known(group, &redirect.url)
+                {
+                    Permit::Go => self.wait_for_turn(group, Waiter::Hop(group, redirect), at),
                     permit => self
                         .launches
-                        .push(Launch::Grant(onward.sender, permit, group)),
+                        .push(Launch::Grant(redirect.sender, permit, group)),
                 },
                 Waiter::Robots(..) | Waiter::Search(_) => {}
             }
@@ -294,8 +295,8 @@ impl Engine {
     /// Someone who waited has a turn.
     fn go_on(&mut self, ticket: Ticket, now: Moment) {
         match self.tickets.remove(&ticket) {
-            Some(Waiter::Hop(group, onward)) => {
-                let grant = Launch::Grant(onward.sender, Permit::Go, group);
+            Some(Waiter::Hop(group, redirect)) => {
+                let grant = Launch::Grant(redirect.sender, Permit::Go, group);
                 self.launches.push(grant);
             }
             Some(Waiter::Robots(group, reach, url)) => {
@@ -316,8 +317,8 @@ impl Engine {
     fn give_up(&mut self, ticket: Ticket, now: Moment) -> Result<(), Error> {
         let at = clock::time(now);
         match self.tickets.remove(&ticket) {
-            Some(Waiter::Hop(group, onward)) => {
-                let grant = Launch::Grant(onward.sender, Permit::Later, group);
+            Some(Waiter::Hop(group, redirect)) => {
+                let grant = Launch::Grant(redirect.sender, Permit::Later, group);
                 self.launches.push(grant);
             }
             Some(Waiter::Robots(group, _, url)) => {

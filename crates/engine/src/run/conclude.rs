@@ -330,7 +330,7 @@ impl SharedAnswer {
             status: self.status,
             finding,
             url: None,
-            way: None,
+            redirects: None,
             mentions: &[],
             problem: None,
             pause: None,

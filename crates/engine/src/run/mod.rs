@@ -484,10 +484,10 @@ impl Engine {
     fn handle_message(&mut self, message: Message, now: Moment) -> Result<(), Error> {
         let at = clock::time(now);
         match message {
-            Message::Hop(onward) => self.ask_to_go_on(onward, now)?,
-            Message::RobotsHop(onward) => {
-                let group = self.host_of(&onward.url)?;
-                self.wait_for_turn(group, Waiter::Hop(group, onward), at);
+            Message::Hop(redirect) => self.ask_to_go_on(redirect, now)?,
+            Message::RobotsHop(redirect) => {
+                let group = self.host_of(&redirect.url)?;
+                self.wait_for_turn(group, Waiter::Hop(group, redirect), at);
             }
             Message::Ended(group, verdict, problem) => {
                 self.agenda.ended(group, verdict, at, &mut self.rng);

@@ -38,7 +38,7 @@ pub struct NoticeTarget {
     /// Where to.
     pub to: NoticeTo,
     /// Of what.
-    pub on: BTreeSet<On>,
+    pub on: BTreeSet<NoticeKind>,
     /// Of which sources; nothing for all.
     pub sources: Option<Vec<String>>,
     /// Failures in a row after which an element counts as failing.
@@ -75,7 +75,7 @@ pub enum NoticeTo {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "they are the words of the file")]
-pub enum On {
+pub enum NoticeKind {
     Changed,
     Added,
     Gone,
@@ -143,7 +143,7 @@ struct Notice {
 /// Something to be told: a change by its number, or what else there is to say.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 enum Event {
-    Change(On, u64),
+    Change(NoticeKind, u64),
     Other(Value),
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn latest_change(store: &dyn Reader) -> u64 {
 
 /// Tells what there is to tell for as long as the server lives. `first` is the number of
 /// the latest change when it began.
-pub(crate) async fn tell(app: Shared, first: u64) {
+pub(crate) async fn run_notices(app: Shared, first: u64) {
     let mut outbox: Option<Outbox> = None;
     // Nothing while there is nobody to tell.
     let mut first = Some(first);
@@ -298,9 +298,9 @@ impl Outbox {
         let now = app.now().0;
         for change in &changes {
             let on = match change.kind {
-                ChangeKind::Changed => On::Changed,
-                ChangeKind::Added | ChangeKind::Back => On::Added,
-                ChangeKind::Gone => On::Gone,
+                ChangeKind::Changed => NoticeKind::Changed,
+                ChangeKind::Added | ChangeKind::Back => NoticeKind::Added,
+                ChangeKind::Gone => NoticeKind::Gone,
             };
             let source = names.get(&change.source).map_or("", String::as_str);
             for target in targets.iter().filter(|target| target.wants(on, source)) {
@@ -320,7 +320,9 @@ impl Outbox {
     /// Elements that have begun to fail, or have recovered.
     fn take_states(&mut self, store: &dyn Reader, targets: &[NoticeTarget]) -> Result<(), Problem> {
         let wanted: Vec<&NoticeTarget> = (targets.iter())
-            .filter(|t| t.on.contains(&On::Failing) || t.on.contains(&On::Recovered))
+            .filter(|t| {
+                t.on.contains(&NoticeKind::Failing) || t.on.contains(&NoticeKind::Recovered)
+            })
             .collect();
         let sources = store.sources()?;
         let n_failing: u64 = sources.iter().map(|source| source.totals.n_failing).sum();
@@ -357,8 +359,8 @@ impl Outbox {
                 }
                 let receiver = self.receivers.entry(target.name.clone()).or_default();
                 receiver.failing.insert(id.0);
-                if target.on.contains(&On::Failing) {
-                    let event = event_of_element(On::Failing, &kept, source);
+                if target.on.contains(&NoticeKind::Failing) {
+                    let event = event_of_element(NoticeKind::Failing, &kept, source);
                     let at = kept.failure.as_ref().map_or(0, |failure| failure.at.0);
                     self.gather(target, event, at);
                 }
@@ -374,8 +376,11 @@ impl Outbox {
                 let receiver = self.receivers.entry(target.name.clone()).or_default();
                 receiver.failing.remove(&id);
                 let has_recovered = kept.filter(|kept| kept.state == State::Ok);
-                if let Some(kept) = has_recovered.filter(|_| target.on.contains(&On::Recovered)) {
-                    let event = event_of_element(On::Recovered, &kept, name(kept.element.source));
+                if let Some(kept) =
+                    has_recovered.filter(|_| target.on.contains(&NoticeKind::Recovered))
+                {
+                    let event =
+                        event_of_element(NoticeKind::Recovered, &kept, name(kept.element.source));
                     self.gather(target, event, 0);
                 }
             }
@@ -392,8 +397,8 @@ impl Outbox {
             }
             receiver.is_missed = is_missed;
             let on = match is_missed {
-                true => On::TargetMissed,
-                false => On::TargetMet,
+                true => NoticeKind::TargetMissed,
+                false => NoticeKind::TargetMet,
             };
             if target.on.contains(&on) {
                 let misses: Vec<String> = misses.iter().map(ToString::to_string).collect();
@@ -528,12 +533,12 @@ impl NoticeTarget {
         (self.sources.as_ref()).is_none_or(|sources| sources.iter().any(|name| name == source))
     }
 
-    fn wants(&self, on: On, source: &str) -> bool {
+    fn wants(&self, on: NoticeKind, source: &str) -> bool {
         self.on.contains(&on) && self.is_of(source)
     }
 }
 
-fn event_of_element(on: On, kept: &springtide_store::Kept, source: &str) -> Event {
+fn event_of_element(on: NoticeKind, kept: &springtide_store::Kept, source: &str) -> Event {
     Event::Other(json!({
         "on": on,
         "element": kept.element.id.0,
@@ -618,7 +623,7 @@ mod tests {
         NoticeTarget {
             name: "hook".to_owned(),
             to: NoticeTo::Command("true".to_owned()),
-            on: BTreeSet::from([On::Changed]),
+            on: BTreeSet::from([NoticeKind::Changed]),
             sources: None,
             failures: 3,
             digest,
@@ -647,7 +652,7 @@ mod tests {
         fn find(&mut self, n_changes: u64, now: i64) {
             for _ in 0..n_changes {
                 self.n_changes += 1;
-                let event = Event::Change(On::Changed, self.n_changes);
+                let event = Event::Change(NoticeKind::Changed, self.n_changes);
                 self.outbox.gather(&self.target, event, now);
             }
             self.make(now);

@@ -100,8 +100,8 @@ async fn shown(
     is_saved: bool,
 ) -> Result<Response<Body>, Problem> {
     let status = app.status().await?;
-    let bought = app.bought().await?;
-    let plan = bought.as_ref().and_then(|bought| bought.plan.as_ref());
+    let effect = app.budget_effect().await?;
+    let plan = effect.as_ref().and_then(|effect| effect.plan.as_ref());
     let settings = app.blocking(|app| Ok(app.file.settings()?)).await.ok();
     let written = settings.and_then(|settings| {
         let polls = settings.get("budget")?.get("polls")?;
@@ -119,10 +119,10 @@ async fn shown(
         })
         .await?;
     let planned = |name: &str| {
-        let share = bought.as_ref()?.of(*ids.get(name)?)?;
+        let share = effect.as_ref()?.of(*ids.get(name)?)?;
         share.polls_per_day
     };
-    let all_planned = bought.as_ref().map_or(0.0, |bought| bought.polls_per_day());
+    let all_planned = effect.as_ref().map_or(0.0, |effect| effect.polls_per_day());
     let n_polls: u64 = status.sources.iter().map(|source| source.n_polls).sum();
     let target = app.current().target.freshness;
     let at = per_day.log10();
@@ -148,10 +148,10 @@ async fn shown(
         slider_min: at - 1.0,
         slider_max: at + 1.0,
         slider_at: at,
-        is_computing: bought.is_none(),
+        is_computing: effect.is_none(),
         chart: match plan {
             Some(plan) => drawn(plan, target),
-            None if bought.is_none() => {
+            None if effect.is_none() => {
                 Html::from("That is being computed. Look again in a moment.")
             }
             None => Html::from(
@@ -165,7 +165,7 @@ async fn shown(
                 .map(|point| point_row(point, plan))
                 .collect()
         }),
-        classes: bought.as_deref().map(classes).unwrap_or_default(),
+        classes: effect.as_deref().map(classes).unwrap_or_default(),
         by_source: (status.sources.iter())
             .map(|source| SourceRow {
                 name: source.name.clone(),
@@ -226,7 +226,7 @@ const CLASSES: [(f64, &str); 5] = [
 ];
 
 /// What the present budget buys, and where its polls go.
-pub(crate) struct Bought {
+pub(crate) struct BudgetEffect {
     plan: Option<PlanView>,
     /// Of each class, how many elements there are, and how many polls a day they get.
     classes: Option<[(u64, f64); CLASSES.len()]>,
@@ -247,7 +247,7 @@ pub(crate) struct Share {
     pub(crate) n_fresh: Option<f64>,
 }
 
-impl Bought {
+impl BudgetEffect {
     /// What a source takes and gives, if anything is known of it.
     pub(crate) fn of(&self, source: SourceId) -> Option<Share> {
         self.by_source.get(&source).copied()
@@ -261,7 +261,7 @@ impl Bought {
 }
 
 /// Computes it, of all elements.
-pub(crate) fn bought(app: &Shared) -> Result<Bought, Problem> {
+pub(crate) fn budget_effect(app: &Shared) -> Result<BudgetEffect, Problem> {
     let store = app.folder.store()?;
     let (settings, now) = (&app.current().settings, app.now());
     let sources = view::sources(&*store, settings, now)?;
@@ -292,7 +292,7 @@ pub(crate) fn bought(app: &Shared) -> Result<Bought, Problem> {
         *share.polls_per_day.get_or_insert(0.0) += frequency.as_per_day();
         *share.n_fresh.get_or_insert(0.0) += expected_freshness(*rate, frequency, Order::Fixed);
     }
-    Ok(Bought {
+    Ok(BudgetEffect {
         plan,
         classes,
         by_source,
@@ -300,8 +300,8 @@ pub(crate) fn bought(app: &Shared) -> Result<Bought, Problem> {
 }
 
 /// Where the polls of the present plan go, by how often elements change.
-fn classes(bought: &Bought) -> Vec<ClassRow> {
-    let Some(sums) = bought.classes else {
+fn classes(effect: &BudgetEffect) -> Vec<ClassRow> {
+    let Some(sums) = effect.classes else {
         return Vec::new();
     };
     let all: f64 = sums.iter().map(|(_, per_day)| per_day).sum();

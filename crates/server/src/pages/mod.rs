@@ -11,7 +11,7 @@ mod overview;
 mod sources;
 mod system;
 
-pub(crate) use budget::{Bought, bought};
+pub(crate) use budget::{BudgetEffect, budget_effect};
 
 use askama::Template;
 use axum::Router;
@@ -22,7 +22,7 @@ use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, Uri};
 use axum::routing::{get, post};
 
 use crate::app::Shared;
-use crate::door::{ForPeople, Payload, answer, form, see_other};
+use crate::door::{HtmlPage, Payload, answer, form, see_other};
 use crate::link::EngineState;
 use crate::params::Params;
 use crate::problem::Problem;
@@ -100,7 +100,7 @@ fn page(status: StatusCode, template: &impl Template) -> Response<Body> {
     let text = template.render().unwrap_or_default();
     let mut response = answer("text/html; charset=utf-8", text);
     *response.status_mut() = status;
-    response.extensions_mut().insert(ForPeople);
+    response.extensions_mut().insert(HtmlPage);
     response
 }
 
@@ -190,7 +190,7 @@ async fn sign_in_form(
     request: Request,
 ) -> Result<Response<Body>, Problem> {
     let params = Params::of(request.uri(), &["next"])?;
-    if app.door.knows(request.headers()) {
+    if app.door.is_authorized(request.headers()) {
         return Ok(see_other(ours(params.get("next").unwrap_or("/"))));
     }
     Ok(sign_in_page(&app, params.get("next").unwrap_or("/"), false))

@@ -262,7 +262,7 @@ async fn one(
 ) -> Result<Response<Body>, Problem> {
     let view = api::one(app, name).await?;
     let status = app.status().await?;
-    let bought = app.bought().await?;
+    let effect = app.budget_effect().await?;
     let now = app.now();
     let wanted = view.name.clone();
     let (id, failures, failed) = app
@@ -277,8 +277,8 @@ async fn one(
             Ok((Some(source.id), over_time, latest))
         })
         .await?;
-    let share = id.and_then(|id| bought.as_ref()?.of(id));
-    let all_polls = bought.as_ref().map_or(0.0, |bought| bought.polls_per_day());
+    let share = id.and_then(|id| effect.as_ref()?.of(id));
+    let all_polls = effect.as_ref().map_or(0.0, |effect| effect.polls_per_day());
     let source = status.sources.iter().find(|s| s.name == view.name);
     let source = source.ok_or_else(|| Problem::not_found("there is no such source"))?;
     let current = app.current();
@@ -287,7 +287,7 @@ async fn one(
     let count = |name: &str, n: u64| still(name, Some(n as f64), Format::Count, "");
     let age = source.age_seconds;
     let code = problem.as_ref().map_or(StatusCode::OK, |p| p.status);
-    let told_by = match websub::told_by(app, &view.name).await {
+    let told_by = match websub::subscribed_hub(app, &view.name).await {
         Some((hub, Some(until))) if until > now => Some(Html::joined(&[
             Html::from(&*format!("{hub} tells of its changes; that ends ")),
             when(Some(until), now, ""),
@@ -358,7 +358,7 @@ async fn one(
         failed,
         weight: settings.map_or(1.0, |settings| settings.weight),
         share: share.map(|share| share_of_source(share, all_polls)),
-        is_computing: bought.is_none(),
+        is_computing: effect.is_none(),
         found: still(
             "found",
             (source.n_polls > 0).then(|| source.n_changes as f64 / source.n_polls as f64),
