@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Doctor, project: &Project, talk: Talk) -> Outcome<()> {
     if args.repair || args.gc && !args.dry_run {
         let mut store = project.write()?;
         back_up(project, &store, args, &mut findings)?;
-        if let Err(failure) = mend(project, &mut store, settings, args, &mut findings, talk) {
+        if let Err(failure) = repair(project, &mut store, settings, args, &mut findings, talk) {
             findings.problems.push(one_line(&failure));
         }
     } else if let Some(store) = open_to_read(project, &mut findings, talk)? {
@@ -86,7 +86,7 @@ pub(crate) fn run(args: &Doctor, project: &Project, talk: Talk) -> Outcome<()> {
             Err(failure) => findings.problems.push(one_line(&failure)),
         }
         if let (true, Some(settings)) = (args.dry_run, settings) {
-            foresee(project, &store, settings, &mut findings)?;
+            preview_gc(project, &store, settings, &mut findings)?;
         }
     }
     findings.sound = findings.problems.is_empty();
@@ -186,7 +186,7 @@ fn look<Access: Send, Among>(
 }
 
 /// Checks, repairs and clears out, as far as was asked for.
-fn mend(
+fn repair(
     project: &Project,
     store: &mut Sqlite,
     settings: Option<&Settings>,
@@ -224,7 +224,7 @@ fn mend(
     }
     findings.list(&problems);
     if let (true, Some(settings)) = (args.dry_run, settings) {
-        foresee(project, store, settings, findings)?;
+        preview_gc(project, store, settings, findings)?;
     }
     if args.gc && !args.dry_run {
         // Without settings nobody knows what is to be kept.
@@ -286,7 +286,7 @@ fn trusted_now(store: &dyn Reader, findings: &mut Findings) -> Outcome<TrustedNo
 }
 
 /// What `--gc` would forget and free.
-fn foresee<Access: Send>(
+fn preview_gc<Access: Send>(
     project: &Project,
     store: &Sqlite<Access>,
     settings: &Settings,

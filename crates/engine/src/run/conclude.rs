@@ -10,7 +10,7 @@ use springtide_store::{
 use super::Engine;
 use super::begin::purpose_of;
 use super::listed::{NamedElement, ToAdd};
-use super::listings::not_whole;
+use super::listings::incomplete;
 use crate::event::{Event, Polled};
 use crate::keep::{self, Conclusion, Finding, SchedulerUpdate, Seen};
 use crate::poll::EndedPoll;
@@ -277,7 +277,7 @@ impl Engine {
             return;
         }
         let failure = match seen.problem {
-            Some(problem) => Some(not_whole(kept, problem, seen.at)),
+            Some(problem) => Some(incomplete(kept, problem, seen.at)),
             None => kept.failure.clone(),
         };
         // A listing that is as it was when it was cut short still is.

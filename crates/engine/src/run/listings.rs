@@ -58,7 +58,7 @@ impl Engine {
             let most = self.sources.get(&source).map(SourceState::max_listings);
             let most = most.unwrap_or(MAX_LISTINGS);
             let problem = format!("listings left out: {n}; a source has at most {most}");
-            self.set_listing_error(&kept, Some(not_whole(&kept, &problem, now)));
+            self.set_listing_error(&kept, Some(incomplete(&kept, &problem, now)));
         }
         Ok(())
     }
@@ -72,7 +72,7 @@ impl Engine {
         let is_of_another = before
             .and_then(|known| known.error.as_ref())
             .is_some_and(|error| {
-                error.kind == FailureKind::Listing && !is_not_whole(listing, error)
+                error.kind == FailureKind::Listing && !is_incomplete(listing, error)
             });
         let says_more = failure
             .as_ref()
@@ -91,20 +91,20 @@ impl Engine {
 }
 
 /// That a listing is not whole.
-pub(super) fn not_whole(listing: &Kept, problem: &str, at: Moment) -> Failure {
+pub(super) fn incomplete(listing: &Kept, problem: &str, at: Moment) -> Failure {
     Failure {
         kind: FailureKind::Listing,
-        message: format!("{}: {problem}", not_whole_is(listing)),
+        message: format!("{}: {problem}", incomplete_prefix(listing)),
         at,
     }
 }
 
 /// Whether what is wrong with a source is that this listing is not whole.
-fn is_not_whole(listing: &Kept, failure: &Failure) -> bool {
-    failure.kind == FailureKind::Listing && failure.message.starts_with(&not_whole_is(listing))
+fn is_incomplete(listing: &Kept, failure: &Failure) -> bool {
+    failure.kind == FailureKind::Listing && failure.message.starts_with(&incomplete_prefix(listing))
 }
 
-fn not_whole_is(listing: &Kept) -> String {
+fn incomplete_prefix(listing: &Kept) -> String {
     format!("{} is not whole", redacted(&listing.element.locator))
 }
 

@@ -35,7 +35,7 @@ use crate::trust::Trust;
 use crate::{Error, Outside, choose, clock, clock_step, register};
 
 /// Elements without a copy that are asked at the start why they have none.
-const MOST_MENDED: usize = 100_000;
+const MAX_RECHECKED: usize = 100_000;
 /// A listing waits no longer than a day, whatever is learned of it.
 const LONGEST_LISTING_WAIT: f64 = 1.0;
 
@@ -259,20 +259,20 @@ impl Engine {
         // has failed.
         let recheck_interval = self.recheck_interval();
         // Someone may have set this since.
-        let is_mending = self.reaches.has_private() && out.len() <= MOST_MENDED;
+        let rechecks = self.reaches.has_private() && out.len() <= MAX_RECHECKED;
         for (id, group, polled_at, is_gone) in out {
             let wait = match is_gone {
                 false if recheck_interval > ROBOTS_HOLD => ROBOTS_HOLD,
                 _ => recheck_interval,
             };
-            let is_mended = !is_gone && is_mending && self.was_not_allowed(id)?;
-            if is_mended && !search_hosts.contains(&group) {
+            let is_rechecked = !is_gone && rechecks && self.was_not_allowed(id)?;
+            if is_rechecked && !search_hosts.contains(&group) {
                 // Nobody was asked: its first poll is still to come, and as free as others.
                 self.new_elements.expect_again(group, id);
                 self.agenda.add_new(Some(group), 1, at);
                 continue;
             }
-            let due = if is_mended { at } else { polled_at + wait };
+            let due = if is_rechecked { at } else { polled_at + wait };
             self.agenda.look_at(id, Some(group), due);
         }
         for (id, group) in unread {
