@@ -38,7 +38,7 @@ pub struct Inspection {
     pub robots: RobotsFound,
     /// How long it asks us to wait between requests.
     pub crawl_delay: Option<Duration>,
-    /// Whether it has an ETag, and whether it has a Last-Modified.
+    /// Whether it has an ETag.
     pub has_etag: bool,
     /// Whether it has a Last-Modified.
     pub has_last_modified: bool,

@@ -19,7 +19,7 @@ const MOST_ELEMENTS: usize = 2000;
 /// Polls of an experiment, over all days; a longer one is cut short.
 const MOST_POLLS: f64 = 1_000_000.0;
 /// The share of the days that is not measured: what learns has to learn first.
-const WARMUP: f64 = 0.3;
+pub(crate) const WARMUP: f64 = 0.3;
 /// The same for everybody who compares.
 const SEED: u64 = 1;
 

@@ -1,5 +1,5 @@
-//! The API, the dashboard, metrics and hints beside a running engine: what a team watches
-//! and builds on.
+//! The API, the dashboard, metrics, hints and notices beside a running engine: what a team
+//! watches and builds on.
 //!
 //! A [`Server`] is bound to an address, and runs until it is stopped. It neither fetches
 //! nor plans: it reads the store through the engine's `view`, beside whoever writes, and

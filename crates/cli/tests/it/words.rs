@@ -119,7 +119,7 @@ const OLD: [&str; 15] = [
 ];
 
 #[test]
-fn help_and_guides_are_in_plain_words() {
+fn help_guides_and_pages_are_in_plain_words() {
     let place = Place::new();
     let help = place.run("--help").ok().stdout;
     let verbs = help.lines().skip_while(|line| *line != "Commands:").skip(1);
@@ -143,6 +143,8 @@ fn help_and_guides_are_in_plain_words() {
         "docs/concepts",
         "docs/guides",
         "docs/reference",
+        "crates/server/templates",
+        "crates/server/src/pages",
     ];
     for name in docs.map(|name| repository().join(name)) {
         let files = match name.is_dir() {
@@ -152,7 +154,10 @@ fn help_and_guides_are_in_plain_words() {
                 .collect(),
             false => vec![name],
         };
-        let is_text = |file: &std::path::PathBuf| file.extension().is_some_and(|end| end == "md");
+        let is_text = |file: &std::path::PathBuf| {
+            let end = file.extension();
+            end.is_some_and(|end| ["md", "html", "rs"].iter().any(|of_text| end == *of_text))
+        };
         for file in files.into_iter().filter(is_text) {
             let text = std::fs::read_to_string(&file).unwrap();
             texts.push((file.display().to_string(), text));

@@ -109,9 +109,9 @@ impl Timeouts {
 pub struct HttpRequest<'a> {
     /// Where.
     pub url: &'a Url,
-    /// Validators of the copy, if an answer is wanted only if it has changed.
+    /// The copy's ETag, if an answer is wanted only if it has changed.
     pub etag: Option<&'a str>,
-    /// Validators of the copy, if an answer is wanted only if it has changed.
+    /// The copy's Last-Modified, if an answer is wanted only if it has changed.
     pub last_modified: Option<&'a str>,
     /// More headers. Those that have no legal spelling are left out. They may hold keys,
     /// and are not for another origin that a redirect leads to.
@@ -153,9 +153,9 @@ pub enum Overflow {
 pub struct Answer {
     /// The status.
     pub status: u16,
-    /// Its validators, as sent.
+    /// Its ETag, as sent.
     pub etag: Option<String>,
-    /// Its validators, as sent.
+    /// Its Last-Modified, as sent.
     pub last_modified: Option<String>,
     /// What kind of content it is, as sent.
     pub content_type: Option<String>,

@@ -148,8 +148,12 @@ pub fn percent(share: f64) -> String {
 
 /// A count of things, one or many.
 pub fn plural(n: u64, thing: &str) -> String {
-    let s = if n == 1 { "" } else { "s" };
-    format!("{} {thing}{s}", count(n as usize))
+    let n_things = count(n as usize);
+    match (n, thing.strip_suffix("dy")) {
+        (1, _) => format!("{n_things} {thing}"),
+        (_, Some(stem)) => format!("{n_things} {stem}dies"),
+        (_, None) => format!("{n_things} {thing}s"),
+    }
 }
 
 /// Three digits are enough to compare by, and of large numbers all before the point.
@@ -239,6 +243,13 @@ pub(super) fn why(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn things_are_counted_as_they_are_spelled() {
+        let counted = [1, 1200].map(|n| plural(n, "page"));
+        assert_eq!(counted, ["1 page", "1,200 pages"]);
+        assert_eq!([1, 0].map(|n| plural(n, "body")), ["1 body", "0 bodies"]);
+    }
 
     #[test]
     fn no_password_in_an_address_is_shown() {

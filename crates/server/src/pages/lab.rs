@@ -11,7 +11,7 @@ use super::sources::said;
 use super::{Frame, page};
 use crate::app::Shared;
 use crate::door::{Payload, see_other};
-use crate::lab::{self, Case, MOST_CASES, POLICIES};
+use crate::lab::{self, Case, MOST_CASES, POLICIES, WARMUP};
 use crate::problem::Problem;
 
 const DAYS: f64 = 30.0;
@@ -85,9 +85,10 @@ fn shown(app: &Shared, problem: Option<Problem>) -> Response<Body> {
                 (true, false) => "What came of it",
             },
             what: format!(
-                "{} elements{alike}, {:.0} days, of which the first third is not measured",
+                "{} elements{alike}, {:.0} days, of which the first {:.0} % are not measured",
                 view::count(experiment.n_elements),
-                experiment.days
+                experiment.days,
+                100.0 * WARMUP
             ),
             is_over: experiment.is_over(),
             progress: format!("{:.3}", experiment.progress()),

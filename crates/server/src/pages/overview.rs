@@ -218,7 +218,7 @@ fn concerns(app: &Shared, status: &Status) -> Vec<Concern> {
     }
     if let Some(short) = status.budget.short_per_day.filter(|short| *short > 0.0) {
         let text = format!(
-            "The budget is {} polls a day short of what the target takes in the long run",
+            "The budget is {} polls a day short of what the target needs in the long run",
             view::per_day(short)
         );
         add("warn", "/budget", text);
@@ -233,7 +233,7 @@ fn concerns(app: &Shared, status: &Status) -> Vec<Concern> {
         }
         if states.blocked > 0 {
             let n = view::plural(states.blocked, "element");
-            let text = format!("{}: robots.txt asks to keep away from {n}", source.name);
+            let text = format!("{}: robots.txt disallows {n}", source.name);
             add("warn", &path(&source.name), text);
         }
         if !source.is_in_file {

@@ -197,14 +197,16 @@ struct TrustRow {
 }
 
 /// What a kind of evidence has been worth, in a row.
-fn trust_row(kind: &str, trust: &TrustView) -> TrustRow {
+fn trust_row(kind: &'static str, trust: &TrustView) -> TrustRow {
     let name = |key: &str| format!("trust.{kind}.{key}");
     let what = match kind {
         "lastmod" => "lastmod of sitemaps",
         "feed" => "entries of feeds",
         "push" => "pushes",
+        "cursor" => "cursor of the table",
         "etag" => "ETag",
-        _ => "Last-Modified",
+        "last_modified" => "Last-Modified",
+        other => other,
     };
     let count = |key: &str, n: u64| still(&name(key), Some(n as f64), Format::Count, "");
     match *trust {
@@ -485,4 +487,27 @@ pub(super) async fn remove(
 ) -> Result<Response<Body>, Problem> {
     api::remove_from_file(&app, name).await?;
     Ok(see_other("/sources"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_told_as_one() {
+        let cursor = TrustView::Hints {
+            precision: Some(1.0),
+            recall: Some(0.75),
+            delay_seconds: None,
+            n: 3,
+        };
+        let row = trust_row("cursor", &cursor);
+        assert_eq!(row.what, "cursor of the table");
+        let validator = TrustView::Validator {
+            n: 3,
+            n_false: 1,
+            is_used: true,
+        };
+        assert_eq!(trust_row("last_modified", &validator).what, "Last-Modified");
+    }
 }

@@ -113,8 +113,8 @@ fn waits_for(pulse: &Pulse) -> &'static str {
         None => "",
         Some(at) if at <= pulse.at => "",
         Some(_) if !pulse.may_spend => "when the budget allows it",
-        Some(_) if pulse.paused_hosts.iter().any(is_for_host) => "when a host is asked again",
-        Some(_) => "when it is due, or its host may be asked again",
+        Some(_) if pulse.paused_hosts.iter().any(is_for_host) => "when the pause of a host is over",
+        Some(_) => "when it is due, or its host allows it",
     }
 }
 
@@ -133,11 +133,11 @@ fn checkup_card(app: &Shared, now: Moment) -> CheckupCard {
             };
             let unnamed = match found.n_unnamed_bodies {
                 0 => String::new(),
-                n => format!(", {} that nothing names", bodies_in_words(n)),
+                n => format!(", {} unreferenced", count(n as usize)),
             };
             let text = format!(
                 "{what}: {} looked at{unnamed}, in {}, ",
-                bodies_in_words(found.n_bodies),
+                plural(found.n_bodies, "body"),
                 brief(found.seconds)
             );
             CheckupCard {
@@ -150,13 +150,6 @@ fn checkup_card(app: &Shared, now: Moment) -> CheckupCard {
                 ..CheckupCard::default()
             }
         }
-    }
-}
-
-fn bodies_in_words(n: u64) -> String {
-    match n {
-        1 => "1 body".to_owned(),
-        n => format!("{} bodies", count(n as usize)),
     }
 }
 
