@@ -105,14 +105,15 @@ const CHANGES: [Column; 2] = [
     },
 ];
 
+const HINT: &str =
+    "a history is a folder with sites.csv, pages.csv and changes.csv, plain, .gz or .zst";
+
 impl History {
     pub(crate) fn read(folder: &Path, talk: Talk) -> Outcome<Self> {
         if !folder.is_dir() {
             return Err(Failure::input(format!("cannot read {}", folder.display()))
                 .cause("there is no such folder")
-                .hint(
-                    "a history is a folder with sites.csv, pages.csv and changes.csv, plain or .gz",
-                ));
+                .hint(HINT));
         }
         let mut reader = HistoryReader::default();
         reader.sites(&table(folder, "sites")?, talk)?;
@@ -189,8 +190,10 @@ fn table(folder: &Path, name: &str) -> Outcome<Input> {
     match found.into_iter().find(|path| path.exists()) {
         Some(path) => Input::new(&path),
         None => Err(Failure::input(format!("cannot read {}", folder.display()))
-            .cause(format!("there is no {name}.csv and no {name}.csv.gz"))
-            .hint("a history is a folder with sites.csv, pages.csv and changes.csv, plain or .gz")),
+            .cause(format!(
+                "there is no {name}.csv, {name}.csv.gz or {name}.csv.zst"
+            ))
+            .hint(HINT)),
     }
 }
 

@@ -19,10 +19,10 @@ use crate::units::{self, Pace};
 #[derive(Debug, Parser)]
 #[command(name = "springtide", version, propagate_version = true)]
 pub(crate) struct Cli {
-    /// Say less: no summary, no progress
+    /// Say less: errors only
     #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = COMMON)]
     pub(crate) quiet: bool,
-    /// Say more: what was read, and how long each step took
+    /// Say more: every poll, what was read, how long each step took
     #[arg(short, long, global = true, help_heading = COMMON)]
     pub(crate) verbose: bool,
     /// Colour what is printed: auto, always or never [default: auto, which is on a
@@ -153,11 +153,11 @@ pub(crate) struct Goal {
 /// How often each element changes, from what its polls showed
 ///
 /// Files are CSV with a header, CSV compressed as .gz or .zst, or .parquet; `-` is
-/// standard input or output. The table needs the columns `id`, `elapsed_days` and
-/// `changed` (0 or 1), one row per poll, and may have `changed_age_days` (how long
-/// before the poll the last change was) and `group`. The result has the columns
-/// `id`, `n_polls`, `n_changes`, `rate_per_day`, `low_per_day` and `high_per_day`
-/// (a 90 % interval), one row per id.
+/// standard input or output. The table needs the columns `id`, `elapsed_days` (or
+/// `timestamp`) and `changed` (0 or 1, or false or true), one row per poll, and may
+/// have `changed_age_days` (how long before the poll the last change was) and
+/// `group`. The result has the columns `id`, `n_polls`, `n_changes`, `rate_per_day`,
+/// `low_per_day` and `high_per_day` (a 90 % interval), one row per id.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   springtide estimate --observations polls.csv --out rates.csv
@@ -369,8 +369,8 @@ pub(crate) struct WorldArgs {
     /// Elements that change at random with given rates: a table as for `plan`
     #[arg(long, value_name = "FILE")]
     pub(crate) rates: Option<PathBuf>,
-    /// A recorded history: a folder with sites.csv, pages.csv and changes.csv, plain
-    /// or .gz
+    /// A recorded history: a folder with sites.csv, pages.csv and changes.csv, plain,
+    /// .gz or .zst
     #[arg(long, value_name = "DIR")]
     pub(crate) history: Option<PathBuf>,
     /// Parameters of a world whose elements change together, or of a table (TOML)

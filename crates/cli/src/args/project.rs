@@ -85,7 +85,8 @@ fn pages(text: &str) -> Result<usize, String> {
   springtide add --site https://example.org/ --name example
   springtide add urls.txt --dry-run")]
 pub(crate) struct Add {
-    /// Addresses, files with addresses, or names of search sources in springtide.toml
+    /// Addresses (of pages, sitemaps, feeds or a database), files with addresses, or names
+    /// of search sources in springtide.toml
     #[arg(value_name = "URL", required = true)]
     pub(crate) urls: Vec<String>,
     /// They are sites: follow their sitemaps and links
@@ -270,9 +271,9 @@ pub(crate) struct Poll {
 
 /// Keep the copy fresh until stopped
 ///
-/// Ctrl-C is safe at any time. Every flag can be set in springtide.toml, or by a
-/// variable named after its key: SPRINGTIDE_BUDGET_POLLS for budget.polls. A flag
-/// overrules a variable, a variable the file.
+/// Ctrl-C is safe at any time. Every flag under "Settings" can also be set in
+/// springtide.toml, or by a variable named after its key: SPRINGTIDE_BUDGET_POLLS for
+/// budget.polls. A flag overrules a variable, and a variable overrules the file.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   springtide run
@@ -633,7 +634,7 @@ pub(crate) struct Doctor {
     /// Write a copy of the store to this file first
     #[arg(long, value_name = "FILE")]
     pub(crate) back_up: Option<PathBuf>,
-    /// Forget what `[retain]` does not keep, and remove unreferenced files
+    /// Forget what `[retain]` does not keep, and remove unreferenced bodies
     #[arg(long)]
     pub(crate) gc: bool,
     /// Only say what --gc would remove

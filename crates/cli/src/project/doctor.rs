@@ -403,10 +403,10 @@ fn report(args: &Doctor, findings: &Findings, talk: Talk) -> Outcome<()> {
                 true => "would free",
                 false => "freed",
             };
-            let files = plural(n, "unreferenced file");
-            talk.say(format!("{verb} {}: {files}", size(bytes)));
+            let bodies = plural(n, "unreferenced body");
+            talk.say(format!("{verb} {}: {bodies}", size(bytes)));
         } else if findings.n_unnamed_bodies > 0 {
-            let n = plural(findings.n_unnamed_bodies, "unreferenced file");
+            let n = plural(findings.n_unnamed_bodies, "unreferenced body");
             talk.say(format!("{n} on disk; --gc frees the space"));
         }
         for failing in &findings.failing {

@@ -27,7 +27,6 @@ pub(crate) fn run(
     struct Summary<'a> {
         source: &'a str,
         n_lines: u64,
-        n_added: u64,
         n_taken: u64,
         n_known: u64,
         n_left_out: u64,
@@ -122,7 +121,6 @@ pub(crate) fn run(
         return print_json(&Summary {
             source: &name,
             n_lines: imported.n_lines,
-            n_added: imported.n_added,
             n_taken: imported.n_added,
             n_known: imported.n_known,
             n_left_out: imported.n_bad,

@@ -65,7 +65,7 @@ pub(crate) fn run(
         talk.say(format!("removed {} with {n}", source.name));
     }
     if !known.is_empty() {
-        talk.say("`springtide doctor --gc` frees the space of unreferenced files");
+        talk.say("`springtide doctor --gc` frees the space of unreferenced bodies");
     }
     Ok(())
 }

@@ -88,12 +88,12 @@ fn import_takes_in_a_list_once() {
 
     let again = json(&place.run("import urls.csv --json").ok());
     assert_eq!(
-        (&again["n_added"], &again["n_known"]),
+        (&again["n_taken"], &again["n_known"]),
         (&0.into(), &3.into())
     );
     let place = place.and("more.txt", "https://c.example/\nhttps://c.example/\n");
     let more = json(&place.run("import more.txt --source urls --json").ok());
-    assert_eq!((&more["n_lines"], &more["n_added"]), (&2.into(), &1.into()));
+    assert_eq!((&more["n_lines"], &more["n_taken"]), (&2.into(), &1.into()));
     let sources = lines(&place.run("ls --json").ok());
     assert_eq!(sources.len(), 1);
     assert_eq!(sources[0]["n_elements"], 4);
