@@ -294,14 +294,14 @@ impl Inspector<'_> {
             if !seen.insert(at) || seen.len() > MOST_REDIRECTS {
                 return Ok(Err(FetchFailure::new(
                     FailureKind::Redirects,
-                    "redirects go round in circles, or on for too long",
+                    format!("a redirect loop, or more than {MOST_REDIRECTS} redirects"),
                 )));
             }
             let (found, _) = Box::pin(self.robots(&next)).await?;
             if matches!(found, RobotsFound::Disallowed | RobotsFound::Unreachable) {
                 return Ok(Err(FetchFailure::new(
                     FailureKind::Robots,
-                    "redirected to where robots.txt keeps us out",
+                    "redirected to an address that robots.txt disallows",
                 )));
             }
             at = next;

@@ -164,7 +164,7 @@ pub(crate) async fn poll(poll: PendingPoll, context: PollContext) {
     let followed = AssertUnwindSafe(follow(&poll, &context, &mut progress)).catch_unwind();
     let found = followed.await.unwrap_or_else(|_| {
         context.give_back(progress.asking.take());
-        let message = "its answer could not be read, by an error of springtide's own";
+        let message = "springtide failed to read its answer (a bug in springtide)";
         Err(FetchFailure::new(FailureKind::Answer, message))
     });
     let at = progress.at.unwrap_or_else(|| context.clock.now());
@@ -279,7 +279,7 @@ async fn follow(
         if !seen.insert(url.clone()) || seen.contains(&next) || seen.len() > MOST_REDIRECTS {
             return Err(FetchFailure::new(
                 FailureKind::Redirects,
-                format!("redirects go round in circles, or on for more than {MOST_REDIRECTS}"),
+                format!("a redirect loop, or more than {MOST_REDIRECTS} redirects"),
             ));
         }
         context.client.guard().check(&next)?;

@@ -362,7 +362,7 @@ impl Client {
             if n_pieces > MAX_CRUMBS && n_read < n_pieces * CRUMB {
                 return Err(FetchFailure::new(
                     FailureKind::Protocol,
-                    format!("{host} sends its body in crumbs of a few bytes"),
+                    format!("{host} sends its body a few bytes at a time"),
                 ));
             }
             let mut fed = Ok(());
@@ -450,7 +450,7 @@ fn unexpected_status(status: u16, ask: &HttpRequest<'_>) -> Option<&'static str>
         101 => Some("wants to switch to another protocol"),
         206 => Some("sent a part of the body, and all of it was requested"),
         304 if ask.etag.is_none() && ask.last_modified.is_none() => {
-            Some("says that nothing has changed, though it was not asked whether")
+            Some("answered 304 to a request without validators")
         }
         _ => None,
     }

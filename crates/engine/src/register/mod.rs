@@ -537,7 +537,7 @@ fn leave_out(kept: &mut Kept, totals: &mut Totals, now: Moment) {
     kept.is_unlisted = true;
     kept.failure = Some(Failure {
         kind: FailureKind::Unlisted,
-        message: "its list no longer names it".to_owned(),
+        message: "no longer in its list".to_owned(),
         at: now,
     });
 }

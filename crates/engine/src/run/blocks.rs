@@ -195,7 +195,11 @@ impl Engine {
             && Some(&kept.element.locator) != locator.as_ref()
             && kept.state != State::Gone
         {
-            self.retire(kept.clone(), "the cursor is another, or there is none", now);
+            self.retire(
+                kept.clone(),
+                "the cursor column was changed or removed",
+                now,
+            );
         }
         let Some(locator) = locator else {
             return Ok(());
@@ -333,7 +337,7 @@ impl Engine {
         let (Some(what), Some(state)) = (asked, self.tables.get(&source)) else {
             self.agenda.give_back(&poll, at);
             let pending = self.pending_poll(kept, Address::nowhere(), &poll, now);
-            let failure = FetchFailure::new(FailureKind::Other, "it is no block of the table");
+            let failure = FetchFailure::new(FailureKind::Other, "it is not a block of the table");
             return self.conclude(fail(pending, failure, now), now);
         };
         if let TableStatement::Block { others, .. } = &what {
@@ -497,7 +501,7 @@ impl Engine {
         }
         for &other in merged {
             if let Some(kept) = self.ledger.kept(other)? {
-                self.retire(kept, "its rows are in the block before it", now);
+                self.retire(kept, "merged into the block before it", now);
             }
             digests.push((other, None));
             if let Some(state) = self.tables.get_mut(&source) {

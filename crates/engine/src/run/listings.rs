@@ -63,9 +63,9 @@ impl Engine {
         Ok(())
     }
 
-    /// What is wrong with a listing, or that nothing is. Of many that are not whole, the
-    /// first speaks for the source until it is: one that is whole does not make another
-    /// whole, and one that is not says nothing new.
+    /// What is wrong with a listing, or that nothing is. Of many that are incomplete, the
+    /// first speaks for the source until it is complete: that another one is says nothing of
+    /// it, and that another one is not is nothing new.
     pub(super) fn set_listing_error(&mut self, listing: &Kept, failure: Option<Failure>) {
         let source = listing.element.source;
         let before = self.ledger.source(source);
@@ -90,22 +90,23 @@ impl Engine {
     }
 }
 
-/// That a listing is not whole.
+/// That a listing is incomplete.
 pub(super) fn incomplete(listing: &Kept, problem: &str, at: Moment) -> Failure {
     Failure {
         kind: FailureKind::Listing,
-        message: format!("{}: {problem}", incomplete_prefix(listing)),
+        message: format!(
+            "{} is incomplete: {problem}",
+            redacted(&listing.element.locator)
+        ),
         at,
     }
 }
 
-/// Whether what is wrong with a source is that this listing is not whole.
+/// Whether what is wrong with a source is that this listing is incomplete. Only the locator
+/// is compared: earlier versions kept the rest in other words.
 fn is_incomplete(listing: &Kept, failure: &Failure) -> bool {
-    failure.kind == FailureKind::Listing && failure.message.starts_with(&incomplete_prefix(listing))
-}
-
-fn incomplete_prefix(listing: &Kept) -> String {
-    format!("{} is not whole", redacted(&listing.element.locator))
+    let prefix = format!("{} is ", redacted(&listing.element.locator));
+    failure.kind == FailureKind::Listing && failure.message.starts_with(&prefix)
 }
 
 /// First polls of listings that did not count, by source.

@@ -128,7 +128,7 @@ impl Engine {
             let prepare = AssertUnwindSafe(|| preparation.prepare(&context.bodies));
             let prepared = match std::panic::catch_unwind(prepare) {
                 Ok(prepared) => prepared.map(Box::new).map_err(|error| error.to_string()),
-                Err(_) => Err("an error of springtide's own".to_owned()),
+                Err(_) => Err("a bug in springtide".to_owned()),
             };
             context.tell(Message::Prepared(id, prepared));
         });

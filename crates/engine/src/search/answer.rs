@@ -104,11 +104,11 @@ fn document(body: &[u8]) -> Result<&RawValue, ReadError> {
     serde_json::from_slice(body).map_err(|error| {
         let start = body.trim_ascii_start();
         if start.starts_with(b"<") {
-            unusable("it is a page of HTML or XML, and no JSON")
+            unusable("it is HTML or XML, not JSON")
         } else if error.is_eof() {
             unusable("it breaks off")
         } else {
-            unusable(&format!("it is no JSON: {error}"))
+            unusable(&format!("it is not JSON: {error}"))
         }
     })
 }
@@ -381,7 +381,7 @@ mod tests {
         for (body, why) in [
             ("<html>Are you human?</html>", "HTML"),
             (r#"{"total": 3, "results": [{"key""#, "breaks off"),
-            (r#"{"total": 3, "results": []} no"#, "no JSON"),
+            (r#"{"total": 3, "results": []} no"#, "not JSON"),
             (r#"{"items": []}"#, "no list of results"),
             (r#"{"results": {"a": 1}}"#, "no list of results"),
             (

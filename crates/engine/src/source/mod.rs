@@ -125,7 +125,7 @@ fn status_only(answered: &AnswerContext<'_>) -> Result<Option<OwnSighting>, Read
         200 | 203 => Ok(None),
         304 if answered.has_validators => Ok(Some(OwnSighting::NotModified)),
         304 => Err(ReadError::answer(
-            "the server says that nothing has changed since a copy that we did not name",
+            "the server answered 304 to a request without validators",
         )),
         404 | 410 => Ok(Some(OwnSighting::NotThere)),
         status => Err(ReadError::Failed(FetchFailure::new(

@@ -145,7 +145,7 @@ impl CopyFile {
         }
         let opened = Self::open_file(path, source, table);
         let copy = opened.map_err(|error| error.to_string())?;
-        copy.ok_or_else(|| format!("it has a table {table} that is no copy of ours"))
+        copy.ok_or_else(|| format!("it has a table {table} that is not a copy made by springtide"))
     }
 
     fn open_file(path: &Path, source: &str, table: &str) -> rusqlite::Result<Option<Self>> {

@@ -620,7 +620,7 @@ pub(crate) async fn poll(poll: PendingPoll, ask: TableRequest, context: PollCont
     let read = ask.table.read(&ask.what, copy, &context.bodies);
     let read = AssertUnwindSafe(read).catch_unwind().await;
     let read = read.unwrap_or_else(|_| {
-        let message = "its answer could not be read, by an error of springtide's own";
+        let message = "springtide failed to read its answer (a bug in springtide)";
         Err(FetchFailure::new(FailureKind::Answer, message))
     });
     let verdict = match &read {

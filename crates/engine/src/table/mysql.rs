@@ -272,7 +272,7 @@ enum Mode {
 fn options(login: &Login) -> Result<(OptsBuilder, Mode), FetchFailure> {
     let refuse = |message: String| FetchFailure::new(FailureKind::Url, message);
     let url = url::Url::parse(&login.url)
-        .map_err(|error| refuse(format!("the address of the database is none: {error}")))?;
+        .map_err(|error| refuse(format!("the address of the database is not valid: {error}")))?;
     let mut mode = Mode::Prefer;
     for (key, value) in url.query_pairs() {
         if !matches!(&*key, "ssl-mode" | "sslmode" | "ssl_mode") {
@@ -399,7 +399,7 @@ fn of_text(value: Sql, column: &Kind) -> Result<Value, FetchFailure> {
     });
     read.ok_or_else(|| {
         let message = format!(
-            "column {} has a value that is no {kind:?}",
+            "column {} has a value that is not a {kind:?}",
             column.name_str()
         );
         FetchFailure::new(FailureKind::Database, message)

@@ -137,7 +137,7 @@ impl Session {
 
     fn unread(&self, name: &str) -> FetchFailure {
         let kind = self.kind(name).unwrap_or("text");
-        let message = format!("column {name} has a value that is no {kind}");
+        let message = format!("column {name} has a value that is not a {kind}");
         FetchFailure::new(FailureKind::Database, message)
     }
 
@@ -332,7 +332,7 @@ const FEW_ROWS: u64 = 10_000;
 fn config(login: &Login) -> Result<(Config, CertificateCheck), FetchFailure> {
     let refuse = |message: String| FetchFailure::new(FailureKind::Url, message);
     let mut url = url::Url::parse(&login.url)
-        .map_err(|error| refuse(format!("the address of the database is none: {error}")))?;
+        .map_err(|error| refuse(format!("the address of the database is not valid: {error}")))?;
     let mut mode = "prefer".to_owned();
     let mut kept = Vec::new();
     for (key, value) in url.query_pairs() {
@@ -348,7 +348,7 @@ fn config(login: &Login) -> Result<(Config, CertificateCheck), FetchFailure> {
     let mut config: Config = url
         .as_str()
         .parse()
-        .map_err(|error| refuse(format!("the address of the database is none: {error}")))?;
+        .map_err(|error| refuse(format!("the address of the database is not valid: {error}")))?;
     let check = match &*mode {
         "disable" => {
             config.ssl_mode(SslMode::Disable);

@@ -219,7 +219,7 @@ fn describe(error: &rusqlite::Error) -> FetchFailure {
         Some(ErrorCode::CannotOpen) => (FailureKind::Connect, "cannot open the file".to_owned()),
         Some(ErrorCode::NotADatabase) => (
             FailureKind::Database,
-            "the file is no SQLite database".to_owned(),
+            "the file is not a SQLite database".to_owned(),
         ),
         Some(ErrorCode::TooBig) => (FailureKind::TooLarge, "a row is too large".to_owned()),
         _ => (FailureKind::Database, error.to_string()),

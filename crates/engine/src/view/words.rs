@@ -67,7 +67,7 @@ pub fn seconds_between(earlier: Moment, later: Moment) -> f64 {
 /// `2m`, `1m 30s`, `1h 57m`, `3d 12h`, `100d`.
 pub fn brief(seconds: f64) -> String {
     if !seconds.is_finite() {
-        return "for ever".to_owned();
+        return "infinite".to_owned();
     }
     if seconds > 0.0 && seconds < 0.9995 {
         return format!("{:.0}ms", (seconds * 1000.0).max(1.0));
@@ -219,14 +219,14 @@ pub(super) fn why(
     role: Role,
 ) -> Cow<'static, str> {
     if state == State::Failing || reason == Reason::Retry {
-        return "the last poll failed; tried again then".into();
+        return "a retry, since the last poll failed".into();
     }
     let then = match reason {
         Reason::Watched if role == Role::Entry => "comes with its feed",
         Reason::Watched => "comes with a query, or by its id",
         Reason::Worth | Reason::Retry => "polled again when its copy is likely stale",
-        Reason::Look => "hardly worth a poll; looked at again then",
-        Reason::Sample => "polled early, to learn how often",
+        Reason::Look => "hardly worth a poll; decided again at that time",
+        Reason::Sample => "polled early, to learn how often it changes",
     };
     match per_day {
         Some(per_day) => {
@@ -310,7 +310,7 @@ mod tests {
             (302_400.0, "3d 12h"),
             (863_999.0, "10d"),
             (8_640_000.0, "100d"),
-            (f64::INFINITY, "for ever"),
+            (f64::INFINITY, "infinite"),
         ] {
             assert_eq!(brief(seconds), wanted);
         }

@@ -56,10 +56,10 @@ async fn indexes_nest_three_deep_and_what_is_left_out_is_told() {
     assert_eq!(ended.failed_sources, ["docs"]);
     let error = source(&folder).error.unwrap();
     assert_eq!(error.kind, FailureKind::Listing);
-    let told = "/3.xml is not whole: it is an index within 3 others";
+    let told = "/3.xml is incomplete: it is an index within 3 others";
     assert!(error.message.contains(told), "{}", error.message);
 
-    // Another listing that is whole does not make it so; that listing does.
+    // Another listing that is complete does not make it so; that listing does.
     origin.script("/2.xml", index([path(3), origin.url("/sitemap.xml")]));
     world.run_for(folder.path(), &settings, 90_000.0).await;
     assert!(source(&folder).error.is_some());
@@ -69,7 +69,7 @@ async fn indexes_nest_three_deep_and_what_is_left_out_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_listings_that_are_not_whole_are_told_once() {
+async fn many_listings_that_are_incomplete_are_told_once() {
     let world = World::new();
     let origin = quiet_site(&world, 2);
     let path = |depth: usize, number: usize| format!("/{depth}/{number}.xml");
@@ -103,7 +103,7 @@ async fn a_source_has_no_more_listings_than_it_may_have_elements() {
     assert_eq!(n_listings(&folder), 400);
     let error = source(&folder).error.unwrap();
     // It names so many, and is one itself; what is beyond that in it is not read at all.
-    let told = "/index.xml is not whole: listings left out: 1; a source has at most 400";
+    let told = "/index.xml is incomplete: listings left out: 1; a source has at most 400";
     assert!(error.message.contains(told), "{}", error.message);
 }
 

@@ -635,7 +635,7 @@ fn one_element_of_each_kind_as_it_is_listed() {
           "high": "…",
           "low": "…"
         },
-        "reason": "the last poll failed; tried again then",
+        "reason": "a retry, since the last poll failed",
         "source": "docs",
         "state": "failing",
         "weight": 1.0
