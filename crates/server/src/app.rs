@@ -125,7 +125,10 @@ impl App {
         let done = tokio::task::spawn_blocking(move || work(&app)).await;
         done.unwrap_or_else(|_| {
             let status = StatusCode::INTERNAL_SERVER_ERROR;
-            Err(Problem::new(status, "that went wrong, and it is our fault"))
+            Err(Problem::new(
+                status,
+                "internal error: a bug in springtide; the log has more",
+            ))
         })
     }
 

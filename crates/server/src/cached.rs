@@ -101,7 +101,9 @@ impl<T: Send + Sync + 'static> Cached<T> {
         let getting = tokio::spawn(async move { of(&app).get(&app, of).await });
         match tokio::time::timeout(SOON, getting).await {
             Ok(Ok(value)) => value.map(Some),
-            Ok(Err(_)) => Err(Problem::unavailable("that went wrong, and it is our fault")),
+            Ok(Err(_)) => Err(Problem::unavailable(
+                "internal error: a bug in springtide; the log has more",
+            )),
             Err(_) => Ok(None),
         }
     }

@@ -232,11 +232,11 @@ impl Door {
             .authority()
             .map(|authority| authority.as_str());
         if more.is_some() || named.is_empty() {
-            return Err(refuse("there is not one Host header"));
+            return Err(refuse("exactly one Host header is expected"));
         }
         for name in [Some(named), target].into_iter().flatten() {
             if !self.is_our_name(host_of(name), local) {
-                return Err(refuse("that is none of our names")
+                return Err(refuse("this server is not known by that host name")
                     .hint("add it to `hosts` under [server] in springtide.toml"));
             }
         }
@@ -254,9 +254,9 @@ impl Door {
         let refuse = || {
             Problem::new(
                 StatusCode::FORBIDDEN,
-                "a page of another origin asks for this",
+                "a write from a page of another origin is refused",
             )
-            .hint("programs that are no browsers send no Origin")
+            .hint("leave out the Origin header; only browsers need it")
         };
         let fetched = request.headers().get("sec-fetch-site");
         if fetched.is_some_and(|site| !matches!(site.as_bytes(), b"same-origin" | b"none")) {
@@ -334,7 +334,7 @@ pub(crate) async fn pass(
         let allow = response.headers().get("allow").cloned();
         let status = response.status();
         let detail = match status {
-            StatusCode::METHOD_NOT_ALLOWED => "that cannot be done here",
+            StatusCode::METHOD_NOT_ALLOWED => "this method is not allowed here",
             _ => "the request cannot be read",
         };
         response = Problem::new(status, detail).into_response();
@@ -359,7 +359,7 @@ async fn let_in(app: &Shared, request: Request, next: Next) -> Result<Response<B
         if pages::is_page(path) && matches!(*request.method(), Method::GET | Method::HEAD) {
             return Ok(pages::to_sign_in(request.uri()));
         }
-        let problem = Problem::new(StatusCode::UNAUTHORIZED, "that takes a token")
+        let problem = Problem::new(StatusCode::UNAUTHORIZED, "a token is needed")
             .hint("send `Authorization: Bearer …` with the token of [server] in springtide.toml");
         let mut response = problem.into_response();
         let challenge = HeaderValue::from_static("Bearer");

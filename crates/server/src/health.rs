@@ -1,4 +1,4 @@
-//! Whether all is well: that the loop turns, that polls are made, that the store works.
+//! Whether all is well: that the engine responds, that polls are made, that the store works.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use crate::problem::Problem;
 /// How often the engine is asked how it goes, and how long it may take to say so.
 const EVERY: Duration = Duration::from_secs(2);
 const WITHIN: Duration = Duration::from_secs(8);
-/// Without an answer for so long, the loop does not turn.
+/// Without an answer for this long, the engine does not respond.
 const SILENT: Duration = Duration::from_secs(30);
 /// If no poll is answered for so long, and nothing explains it, something is wrong. Within a
 /// minute it is to be told.
@@ -40,7 +40,7 @@ pub(crate) struct Health {
 }
 
 struct Vitals {
-    /// When the loop last answered.
+    /// When the engine last responded.
     responded_at: Instant,
     has_responded: bool,
     /// When a poll was last answered, or none was to be made.
@@ -111,7 +111,7 @@ impl Vitals {
             .map(|paused| format!("{}: {}", paused.host, paused.why))
             .collect();
         if !hosts.is_empty() {
-            detail = format!("{detail}; left alone: {}", hosts.join("; "));
+            detail = format!("{detail}; paused: {}", hosts.join("; "));
         }
         Some(detail)
     }
@@ -163,7 +163,7 @@ impl Health {
         vitals.pulse.clone().filter(|_| is_recent)
     }
 
-    /// Whether the loop turns.
+    /// Whether the engine responds.
     fn is_alive(&self, app: &Shared) -> Result<Healthy, Problem> {
         let vitals = self.vitals();
         match app.link.state() {
@@ -171,7 +171,7 @@ impl Health {
                 if vitals.has_responded && vitals.responded_at.elapsed() > SILENT =>
             {
                 let seconds = vitals.responded_at.elapsed().as_secs();
-                let detail = format!("the loop has not turned for {seconds} s");
+                let detail = format!("the engine has not responded for {seconds} s");
                 Err(Problem::unavailable(detail))
             }
             state => Ok(Healthy::new(&state)),
@@ -199,7 +199,7 @@ impl Health {
                 return Err(Problem::unavailable("the engine is starting"));
             }
             EngineState::Running(_) if vitals.responded_at.elapsed() > SILENT => {
-                return Err(Problem::unavailable("the loop does not turn"));
+                return Err(Problem::unavailable("the engine does not respond"));
             }
             EngineState::Running(_) | EngineState::Starting => {}
         }

@@ -127,7 +127,7 @@ async fn take(app: &Shared, headers: &HeaderMap, told: Told) -> Result<Response<
     };
     let is_key = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if !KEY.contains(&key.len()) || !key.bytes().all(is_key) {
-        return Err(Problem::new(StatusCode::FORBIDDEN, "that is no key"));
+        return Err(Problem::new(StatusCode::FORBIDDEN, "not a valid key"));
     }
     if has_token || is_token(&key) {
         take_hints(app, urls, app.now()).await?;
@@ -147,7 +147,7 @@ async fn take(app: &Shared, headers: &HeaderMap, told: Told) -> Result<Response<
         .all(|url| url.as_str().starts_with(folder.as_str()))
     {
         return Err(Problem::unprocessable(
-            "an address is not where the key holds",
+            "the key does not cover this address",
         ));
     }
     // Nobody is asked for what we would not use.
@@ -155,7 +155,7 @@ async fn take(app: &Shared, headers: &HeaderMap, told: Told) -> Result<Response<
         return Ok(empty(StatusCode::ACCEPTED));
     };
     if !app.keys.holds(&file, &key, &http).await? {
-        let problem = Problem::new(StatusCode::FORBIDDEN, "the key is not in its file");
+        let problem = Problem::new(StatusCode::FORBIDDEN, "the key file does not hold this key");
         return Err(problem.hint("IndexNow has the key in a text file of the same site"));
     }
     take_hints(app, urls, app.now()).await?;
@@ -164,7 +164,7 @@ async fn take(app: &Shared, headers: &HeaderMap, told: Told) -> Result<Response<
 
 /// Where the file of a key is.
 fn key_file(url: &Url, key: &str, location: Option<&str>) -> Result<Url, Problem> {
-    let refuse = || Problem::unprocessable("`keyLocation` is no address of the same site");
+    let refuse = || Problem::unprocessable("`keyLocation` is not on the same site");
     let file = match location {
         Some(location) => Url::parse(location).map_err(|_| refuse())?,
         None => url.join(&format!("/{key}.txt")).map_err(|_| refuse())?,
@@ -214,7 +214,7 @@ pub(crate) async fn indexnow_one(
     let Some(url) = params.get("url") else {
         return Err(Problem::bad_request("there is no `url`"));
     };
-    let url = address(url).ok_or_else(|| Problem::unprocessable("`url` is no address"))?;
+    let url = address(url).ok_or_else(|| Problem::unprocessable("`url` is not a valid address"))?;
     let told = Told {
         urls: vec![url],
         key: params.get("key").map(str::to_owned),

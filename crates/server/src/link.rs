@@ -223,7 +223,7 @@ impl Command {
 pub(crate) fn read_only(why: &str) -> Problem {
     Problem::new(
         axum::http::StatusCode::CONFLICT,
-        format!("this server only reads: {why}"),
+        format!("this server is read-only: {why}"),
     )
     .hint("ask the process that runs the project, or stop it")
 }

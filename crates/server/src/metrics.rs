@@ -50,7 +50,7 @@ fn written(
     text.family(
         "springtide_polls_total",
         "counter",
-        "Polls since this process began, by what came of them",
+        "Polls since this process began, by outcome",
     );
     for (source, by_outcome) in &counts.polls {
         for (outcome, n) in OUTCOMES.iter().zip(by_outcome) {
@@ -61,11 +61,7 @@ fn written(
     for source in &status.sources {
         text.sample("", &[("source", &source.name)], source.n_changes as f64);
     }
-    text.family(
-        "springtide_elements",
-        "gauge",
-        "Elements, by how it stands with them",
-    );
+    text.family("springtide_elements", "gauge", "Elements by state");
     for source in &status.sources {
         let states = source.states;
         for (state, n) in [
@@ -146,7 +142,7 @@ fn written(
     text.family(
         "springtide_price",
         "gauge",
-        "What a poll must be worth to be made",
+        "Price: the least value of a poll that is made",
     );
     if let Some(price) = status.budget.price {
         text.sample("", &[], price);
@@ -181,7 +177,7 @@ fn written(
     text.family(
         "springtide_events_missed_total",
         "counter",
-        "Events that came faster than they were counted",
+        "Events dropped because they came too fast",
     );
     text.sample("", &[], counts.n_missed as f64);
     text.written

@@ -68,7 +68,7 @@ fn operations() -> Vec<Operation> {
     vec![
         on(
             ("get", "/api/v1/status"),
-            "How it stands: freshness and age, measured and predicted, budget, states, errors",
+            "Status: freshness and age, measured and predicted, budget, states, errors",
             get(api::status),
             &[(200, Json("Status"))],
         ),
@@ -186,7 +186,7 @@ fn operations() -> Vec<Operation> {
         ),
         on(
             ("post", "/api/v1/hints"),
-            "Says that pages have changed: evidence, which counts for what it has been worth",
+            "Reports that pages have changed. A hint: weighed by how reliable hints have been, and no poll by itself",
             post(settings::hints),
             &[(202, Json("Hinted"))],
         )
@@ -207,7 +207,7 @@ fn operations() -> Vec<Operation> {
         .with_body("IndexNow"),
         on(
             ("get", "/websub/{name}"),
-            "WebSub: whether it was us who asked a hub to tell of a source",
+            "WebSub: confirms or denies a subscription",
             get(websub::verify),
             &[(200, Other("text/plain"))],
         )
@@ -237,7 +237,7 @@ fn operations() -> Vec<Operation> {
         ),
         on(
             ("get", "/healthz"),
-            "Whether the loop turns",
+            "Whether the engine responds",
             get(health::healthz),
             &[(200, Json("Well"))],
         ),
@@ -389,7 +389,7 @@ fn parameter(name: &str) -> Value {
         "state" => (
             name,
             json!({ "enum": ["new", "ok", "failing", "blocked", "gone"] }),
-            "How it stands with the element",
+            "The state of the element",
         ),
         "q" => (name, json!({ "type": "string" }), "Part of a locator"),
         "sort" => (

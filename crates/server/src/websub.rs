@@ -349,7 +349,7 @@ async fn ask(hub_request: &HubRequest, callback: &str, http: &HttpSettings) -> R
 }
 
 fn not_ours() -> Problem {
-    Problem::not_found("we have not asked for that")
+    Problem::not_found("there is no such subscription")
 }
 
 /// `GET /websub/{source}`: whether it was us who asked.
@@ -431,7 +431,7 @@ pub(crate) async fn pushed(
         let known = guard.as_ref().and_then(|state| state.of.get(&source));
         let known = known.filter(|known| known.until.is_some());
         // A hub that is told so forgets us.
-        let gone = || Problem::new(StatusCode::GONE, "we do not want to be told of that");
+        let gone = || Problem::new(StatusCode::GONE, "there is no such subscription any more");
         let known = known.ok_or_else(gone)?;
         (known.topic.clone(), known.secret.clone())
     };

@@ -206,7 +206,7 @@ fn pages_tell_what_a_source_costs_and_what_was_wrong_and_what_doctor_finds() {
     assert_eq!(serving.write("POST", "/api/v1/sources", &dead).status, 201);
     let page = serving.until("it is known what it costs", |serving| {
         let page = serving.get("/sources/docs").body;
-        page.contains("fresh by that").then_some(page)
+        page.contains("kept fresh").then_some(page)
     });
     for words in [
         "changes a day",
@@ -255,7 +255,7 @@ fn pages_tell_what_a_source_costs_and_what_was_wrong_and_what_doctor_finds() {
     });
     let page = serving.until("the experiment is over", |serving| {
         let page = serving.get("/lab").body;
-        page.contains("What came of it").then_some(page)
+        page.contains("Results").then_some(page)
     });
     // Two policies, two budgets, with and without hours.
     assert_eq!(page.matches("<th scope=\"row\">").count(), 8, "{page}");

@@ -151,14 +151,14 @@ fn the_api_shows_what_the_command_line_shows() {
         assert!(metrics.contains(name), "{name} in {metrics}");
     }
 
-    // Beside it, another only reads.
+    // Beside it, another is read-only.
     let other = Serving::start(&place, "");
     assert_eq!(other.get_json("/api/v1/status")["n_elements"], 12);
     let refused = other.until("it reads only", |other| {
         let answer = other.write("POST", &format!("/api/v1/elements/{id}/poll"), &json!({}));
         (answer.status == 409).then_some(answer)
     });
-    assert!(refused.body.contains("only reads"), "{refused:?}");
+    assert!(refused.body.contains("read-only"), "{refused:?}");
     assert_eq!(other.get_json("/readyz")["mode"], "read-only");
     assert_eq!(other.stop(), Some(0));
     assert_eq!(serving.stop(), Some(0));

@@ -97,14 +97,16 @@ impl Mail {
     /// Mail to these addresses, parted by commas, from this one.
     ///
     /// # Errors
-    /// Which of them is no address.
+    /// Which of them is not an address.
     pub fn new(to: &str, from: &str, smtp: SmtpServer) -> Result<Self, String> {
-        let to: Mailboxes = to.parse().map_err(|_| format!("`{to}` is no address"))?;
+        let to: Mailboxes = to
+            .parse()
+            .map_err(|_| format!("`{to}` is not an address"))?;
         if to.iter().next().is_none() {
             return Err("there is no address".to_owned());
         }
         let from = from.parse();
-        let from = from.map_err(|_| "`from` under [smtp] is no address".to_owned())?;
+        let from = from.map_err(|_| "`from` under [smtp] is not an address".to_owned())?;
         Ok(Self { to, from, smtp })
     }
 

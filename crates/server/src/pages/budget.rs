@@ -203,7 +203,7 @@ fn drawn(plan: &PlanView, target: Option<f64>) -> Html {
 }
 
 fn point_row(point: &view::WhatIf, plan: &PlanView) -> PointRow {
-    let age = |name: &str, age: f64| still(name, Some(age), Format::Brief, "for ever");
+    let age = |name: &str, age: f64| still(name, Some(age), Format::Brief, "infinite");
     let share = |name: &str, share: f64| still(name, Some(share), Format::Percent, "");
     let budget = point.budget_per_day;
     PointRow {

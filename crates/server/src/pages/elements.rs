@@ -18,16 +18,16 @@ use crate::params::Params;
 use crate::problem::Problem;
 
 const STATES: [&str; 5] = ["new", "ok", "failing", "blocked", "gone"];
-/// In which order elements can be looked at, and what it is called.
+/// What elements can be sorted by, and what that is called.
 const SORTS: [(&str, &str); 8] = [
-    ("", "their numbers"),
-    ("due_at", "the next poll"),
-    ("-polled_at", "the last poll"),
-    ("-changed_at", "the last change"),
+    ("", "id"),
+    ("due_at", "next poll"),
+    ("-polled_at", "last poll"),
+    ("-changed_at", "last change"),
     ("-rate_per_day", "changes a day"),
     ("-frequency_per_day", "polls a day"),
-    ("freshness", "the stalest first"),
-    ("locator", "their locators"),
+    ("freshness", "stalest first"),
+    ("locator", "locator"),
 ];
 
 #[derive(Template)]

@@ -325,7 +325,7 @@ pub(crate) fn curve(points: &[(f64, f64, f64)], now: f64, target: Option<f64>) -
         });
     Html(format!(
         "<svg class=\"chart\" viewBox=\"0 0 600 222\" role=\"img\" aria-label=\"Freshness over \
-         the budget, ours and with all polled alike; the table below has the numbers\">\
+         the budget, ours and with uniform polling; the table below has the numbers\">\
          <line class=\"axis\" x1=\"40\" x2=\"580\" y1=\"10\" y2=\"10\"/>\
          <line class=\"axis\" x1=\"40\" x2=\"580\" y1=\"100\" y2=\"100\"/>\
          <line class=\"axis\" x1=\"40\" x2=\"580\" y1=\"190\" y2=\"190\"/>\
@@ -335,7 +335,7 @@ pub(crate) fn curve(points: &[(f64, f64, f64)], now: f64, target: Option<f64>) -
          {present}<text x=\"40\" y=\"208\">{}/day</text>\
          <text x=\"580\" y=\"208\" text-anchor=\"end\">{}/day</text>\
          <text x=\"310\" y=\"208\" text-anchor=\"middle\">budget</text></svg>\
-         <ul class=\"legend\"><li>— springtide</li><li>– – all alike</li><li>● now</li></ul>",
+         <ul class=\"legend\"><li>— springtide</li><li>– – uniform</li><li>● now</li></ul>",
         view::per_day(first.0),
         view::per_day(last.0)
     ))

@@ -80,9 +80,9 @@ fn shown(app: &Shared, problem: Option<Problem>) -> Response<Body> {
         Run {
             title: match (experiment.is_over(), experiment.is_cancelled()) {
                 (false, false) => "Under way",
-                (false, true) => "Ends after this one",
+                (false, true) => "Stopping",
                 (true, true) => "Stopped",
-                (true, false) => "What came of it",
+                (true, false) => "Results",
             },
             what: format!(
                 "{} elements{alike}, {:.0} days, of which the first {:.0} % are not measured",
@@ -176,7 +176,7 @@ fn cases(
     match cases.len() {
         0 => Err(Problem::unprocessable("Budget: there is none")),
         n if n > MOST_CASES => Err(Problem::unprocessable(format!(
-            "That is {n} to compare; at most {MOST_CASES} at a time"
+            "{n} combinations; at most {MOST_CASES} at a time"
         ))),
         _ => Ok(cases),
     }

@@ -5,9 +5,10 @@ use axum::body::Body;
 use axum::extract::{Extension, Path, State};
 use axum::http::{Response, StatusCode};
 use serde_json::{Map, Value};
-use springtide_engine::settings::{Retain, SourceSettings};
+use springtide_engine::settings::{FeedEntries, Retain, SourceSettings};
 use springtide_engine::view::{self, SourceStatus, TrustView, kind_name};
 use springtide_policy::Span;
+use springtide_store::SourceKind;
 
 use super::budget::Share;
 use super::errors::{self, ErrorRow};
@@ -178,6 +179,7 @@ struct SourcePage {
     is_computing: bool,
     found: Html,
     counts: Vec<String>,
+    counts_by_default: &'static str,
     kept_for: String,
 }
 
@@ -291,12 +293,12 @@ async fn one(
     let code = problem.as_ref().map_or(StatusCode::OK, |p| p.status);
     let told_by = match websub::subscribed_hub(app, &view.name).await {
         Some((hub, Some(until))) if until > now => Some(Html::joined(&[
-            Html::from(&*format!("{hub} tells of its changes; that ends ")),
+            Html::from(&*format!("Subscribed at {hub} until ")),
             when(Some(until), now, ""),
-            ", and is renewed before.".into(),
+            "; renewed before that.".into(),
         ])),
         Some((hub, _)) => {
-            let text = format!("{hub} was asked to tell of its changes, and has not agreed.");
+            let text = format!("Asked {hub} for a subscription; not confirmed yet.");
             Some(Html::from(&*text))
         }
         None => None,
@@ -368,6 +370,7 @@ async fn one(
             "–",
         ),
         counts: settings.map(what_counts).unwrap_or_default(),
+        counts_by_default: settings.map_or("", counts_by_default),
         kept_for: settings.map_or_else(String::new, |settings| kept_for(&settings.retain)),
         name: view.name,
     };
@@ -404,6 +407,16 @@ fn what_counts(settings: &SourceSettings) -> Vec<String> {
         counts.push(format!("not {}", settings.drop.join(", ")));
     }
     counts
+}
+
+/// What matters in elements of a source that says nothing of it.
+fn counts_by_default(settings: &SourceSettings) -> &'static str {
+    match settings.kind {
+        SourceKind::Search => "the fields that are kept",
+        SourceKind::Table => "the columns that are kept",
+        SourceKind::Feed if settings.entries == FeedEntries::Content => "the entry",
+        _ => "the main text and title; of JSON, the values",
+    }
 }
 
 /// For how long versions and polls are kept, in words.

@@ -216,8 +216,8 @@ async fn shown(
         engine: match app.link.state() {
             EngineState::Starting => "starting".to_owned(),
             EngineState::Running(_) => "running".to_owned(),
-            EngineState::ReadOnly(why) => format!("reading only: {why}"),
-            EngineState::Failed(why) => format!("tried again: {why}"),
+            EngineState::ReadOnly(why) => format!("read-only: {why}"),
+            EngineState::Failed(why) => format!("failed, trying again: {why}"),
         },
         health: match app.health.is_ready(app) {
             Ok(_) => "well".to_owned(),
@@ -228,7 +228,7 @@ async fn shown(
         queue: pulse.as_ref().map(|pulse| Queue {
             n_under_way: pulse.n_under_way,
             n_new: count(status.states.new as usize),
-            next: when(pulse.next_at, now, "nothing is to be asked"),
+            next: when(pulse.next_at, now, "none"),
             why: waits_for(pulse),
         }),
         retention: (app.current().settings.sources.iter())
