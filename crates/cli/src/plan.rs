@@ -402,7 +402,7 @@ impl Summary {
             ));
         }
         if self.freshness.is_nan() {
-            lines.push("  freshness and age   of nothing: no element has weight".to_owned());
+            lines.push("  freshness and age   not defined: every weight is 0".to_owned());
             return lines;
         }
         let (freshness, age) = (self.freshness, days(self.age_days));
@@ -471,7 +471,7 @@ pub(crate) fn significant(number: f64) -> String {
 /// A span as a person would say it.
 fn days(days: f64) -> String {
     if days == f64::INFINITY {
-        "without end: some elements are never polled".to_owned()
+        "infinite: some elements are never polled".to_owned()
     } else {
         brief(days * 86_400.0)
     }
@@ -505,7 +505,7 @@ fn print_budgets(ask: &PlanTask<'_>, plan: &Plan, unit: PaceUnit, colour: Colour
             percent(point.freshness),
             match point.age_seconds.is_finite() {
                 true => brief(point.age_seconds),
-                false => "without end".to_owned(),
+                false => "infinite".to_owned(),
             },
             percent(point.uniform.freshness),
         ]);

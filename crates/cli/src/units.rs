@@ -307,7 +307,7 @@ pub(crate) fn network(text: &str) -> Result<IpNet, String> {
     let address = || text.parse::<IpAddr>().map(IpNet::from);
     network
         .or_else(|_| address())
-        .map_err(|_| format!("`{text}` is no address and no network, such as 10.1.0.0/16"))
+        .map_err(|_| format!("`{text}` is neither an address nor a network, such as 10.1.0.0/16"))
 }
 
 /// Precision, recall and delay of hints: `70%,60%,1h`.

@@ -43,7 +43,7 @@ pub(crate) struct Demo {
     /// For how long [default: 60s; with --serve, until stopped]
     #[arg(long = "for", value_name = "SPAN")]
     pub(crate) span: Option<PositiveSpan>,
-    /// Only as springtide does it, with its dashboard
+    /// Run only springtide's own policy, with its dashboard
     #[arg(long, conflicts_with = "json")]
     pub(crate) serve: bool,
     /// Where the dashboard is [default: 127.0.0.1:7180]
@@ -120,7 +120,7 @@ pub(crate) struct Add {
     pub(crate) http: HttpFlags,
 }
 
-/// What there is to say of a table
+/// How a database table is added
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Tables (postgres:, mysql: or sqlite: addresses)")]
 pub(crate) struct TableFlags {
@@ -307,7 +307,7 @@ pub(crate) struct Run {
 ///
 /// It is `run` and a server. SIGTERM ends it with exit code 0, SIGHUP reads springtide.toml
 /// again. Beyond loopback it takes a token, `server.token` in springtide.toml. If another process runs
-/// the project, it only reads.
+/// the project, it is read-only.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   springtide serve
@@ -316,15 +316,15 @@ pub(crate) struct Serve {
     /// Where to listen [default: 127.0.0.1:7180]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<String>,
-    /// How to tell what happens, on standard error [default: changes and a line at the
-    /// foot on a terminal, else lines]
+    /// How to report what happens, on standard error [default: changes and a status line
+    /// on a terminal, else lines]
     #[arg(long, value_enum, value_name = "FORM")]
     pub(crate) log: Option<LogForm>,
     #[command(flatten)]
     pub(crate) settings: SettingFlags,
 }
 
-/// Try whether notices arrive
+/// Test whether notices arrive
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   springtide notify test https://hooks.example.org/x
@@ -336,7 +336,7 @@ pub(crate) struct Notify {
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum NotifyWhat {
-    /// Send one that says nothing
+    /// Send a test notice
     Test {
         /// Which of the receivers: its `to` or part of it, or its number in the file
         name: String,
@@ -557,9 +557,9 @@ pub(crate) struct Diff {
 ///
 /// The file has one address a line (blank lines and those that begin with `#` are
 /// skipped) or is CSV with the columns `url`, `weight` and `group`, or without a header
-/// and with addresses in one column; .gz and .zst are read as such. It becomes a source of
-/// kind list, which does not need the file any more. A line that cannot be used is left
-/// out, and told of.
+/// and with addresses in one column; .gz and .zst files are unpacked. It becomes a source
+/// of kind list, which does not need the file any more. A line that cannot be used is
+/// left out and reported.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   springtide import urls.txt
@@ -592,11 +592,11 @@ pub(crate) struct Import {
   springtide export jsonl elements.jsonl
   springtide export csv elements.csv.gz")]
 pub(crate) struct Export {
-    /// In which form
+    /// What to write
     #[arg(value_enum, value_name = "FORM")]
     pub(crate) form: ExportForm,
-    /// Where to: a folder for bodies, else a file [default: standard output]; of rows, the
-    /// name of the table
+    /// For bodies a folder; for rows the name of the table; else a file [default: standard
+    /// output]
     #[arg(value_name = "TO")]
     pub(crate) to: Option<PathBuf>,
     /// The file for rows: .csv, .jsonl or .parquet [default: standard output, as CSV]
@@ -605,7 +605,7 @@ pub(crate) struct Export {
     /// Only this source
     #[arg(long, value_name = "NAME")]
     pub(crate) source: Option<String>,
-    /// Bodies by source and number, instead of by host and path as on their hosts
+    /// Name body files by source and number instead of by host and path
     #[arg(long)]
     pub(crate) flat: bool,
     /// Print what was written as JSON; needs a file or folder

@@ -86,7 +86,7 @@ fn merge(table: &mut dyn TableLike, keys: &Map<String, Json>) -> Outcome<()> {
 
 fn to_toml(json: &Json) -> Outcome<Value> {
     Ok(match json {
-        Json::Null => return Err(Failure::input("null is no value in a list")),
+        Json::Null => return Err(Failure::input("null cannot be in a list")),
         Json::Bool(is) => (*is).into(),
         Json::Number(number) => match (number.as_i64(), number.as_f64()) {
             (Some(whole), _) => whole.into(),

@@ -516,8 +516,10 @@ fn source_settings(
             && path.contains("://")
             && !path.starts_with("file://")
         {
-            return Err(refuse(format!("the list is at `{path}`, which is no file"))
-                .hint("a list is a file; for one page, set kind = \"page\""));
+            return Err(
+                refuse(format!("the list is at `{path}`, which is not a file"))
+                    .hint("a list is a file; for one page, set kind = \"page\""),
+            );
         }
         let path = path.map(|path| folder.join(path.trim_start_matches("file://")));
         (String::new(), path)
@@ -603,7 +605,10 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
     const MAX_NAME: usize = 100;
     let is_fine = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(is_fine) {
-        return Err(format!("`{}` is no name", crate::table::shorten(name)));
+        return Err(format!(
+            "`{}` is not a valid name",
+            crate::table::shorten(name)
+        ));
     }
     if name.starts_with(['.', '-']) {
         return Err("a name does not begin with `.` or `-`".into());

@@ -131,7 +131,7 @@ fn smtp_server(
     let has_more = !matches!(url.path(), "" | "/") || url.query().is_some();
     let host = url.host_str().filter(|host| !host.is_empty() && !has_more);
     let Some(host) = host else {
-        return Err(refuse("url: it is a host and no more").hint(expected));
+        return Err(refuse("url: only a host is expected").hint(expected));
     };
     if url.password().is_some() {
         return Err(refuse("url: there is a password in it")

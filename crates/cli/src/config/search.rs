@@ -51,7 +51,7 @@ pub(super) fn settings(
         ));
     }
     let (Some(url), Some(rows), Some(answer)) = (&source.url, &source.rows, &source.answer) else {
-        return Err(("it is not whole".into(), "give url, rows and answer"));
+        return Err(("keys are missing".into(), "give url, rows and answer"));
     };
     let templates = || std::iter::once(url).chain(&source.body);
     if !templates().any(|template| template.contains("{query}")) {
@@ -180,7 +180,7 @@ fn shape(answer: &file::Answer) -> Result<AnswerShape, Complaint> {
     for (name, pointer) in named.into_iter().chain(optional).chain(fields) {
         if let Some(pointer) = pointer.filter(|at| !at.is_empty() && !at.starts_with('/')) {
             return Err((
-                format!("answer.{name}: {pointer:?} is no JSON pointer"),
+                format!("answer.{name}: {pointer:?} is not a JSON pointer"),
                 "one begins with `/`, or is empty for all of it",
             ));
         }

@@ -51,7 +51,7 @@ pub(super) fn settings(
         let is_name = |c: char| c.is_alphanumeric() || "-._:[]".contains(c);
         if host.is_empty() || !host.chars().all(is_name) {
             return Err(refuse(format!(
-                "server.hosts: `{}` is no name of a host",
+                "server.hosts: `{}` is not a host name",
                 crate::table::shorten(host)
             ))
             .hint("names are without https:// and without a port"));
@@ -81,7 +81,7 @@ impl ServerConfig {
         let token = match &self.token {
             Some(Ok(token)) => Some(token.clone()),
             Some(Err(why)) => {
-                return Err(Failure::input("cannot have the token of the server")
+                return Err(Failure::input("cannot read the token of the server")
                     .cause(format!("server.token: {why}"))
                     .hint("set the variable, or write the file, before it runs"));
             }
@@ -112,5 +112,5 @@ fn address(text: &str) -> Result<SocketAddr, String> {
         None => text.parse(),
     };
     let shown = crate::table::shorten(text);
-    address.map_err(|_| format!("`{shown}` is no address with a port"))
+    address.map_err(|_| format!("`{shown}` is not an address with a port"))
 }

@@ -44,7 +44,7 @@ pub(crate) fn database_address(address: &str, folder: &Path) -> Result<DatabaseA
     let hint = "postgres://user@host/database, mysql://user@host/database or sqlite:FILE";
     if !is_database(address) {
         // It may hold anything, so it is not shown.
-        return Err(("url is no address of a database".into(), hint));
+        return Err(("url is not a database address".into(), hint));
     }
     let url = Url::parse(address).map_err(|error| (format!("url: {error}"), hint))?;
     if url.password().is_some() {

@@ -202,9 +202,7 @@ fn repair(
         if problems.iter().any(is_index) {
             drop(bodies);
             bodies = Bodies::reindex(project.bodies_folder()).map_err(refuse)?;
-            findings
-                .repaired
-                .push("made the index of bodies again".into());
+            findings.repaired.push("rebuilt the index of bodies".into());
             problems = look(project, store, &bodies, findings, talk)?;
         }
         for problem in &problems {
@@ -380,8 +378,8 @@ fn report(args: &Doctor, findings: &Findings, talk: Talk) -> Outcome<()> {
         }
         if let Some(seconds) = findings.clock_ahead_seconds {
             talk.say(format!(
-                "the clock is {} further than when the project last ran: nothing is forgotten \
-                 for being that much older before the clock has shown it for a day",
+                "the clock is {} ahead of the time that is known to have passed; until it has \
+                 shown that for a day, nothing is deleted because of it",
                 brief(seconds)
             ));
         }
@@ -445,7 +443,7 @@ fn report(args: &Doctor, findings: &Findings, talk: Talk) -> Outcome<()> {
         } else if args.repair {
             failure.hint("what is left cannot be repaired; `rm` and `add` the source again")
         } else {
-            failure.hint("`springtide doctor --repair` mends what can be mended")
+            failure.hint("`springtide doctor --repair` repairs what can be repaired")
         },
     )
 }

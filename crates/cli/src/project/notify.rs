@@ -39,8 +39,8 @@ pub(crate) fn run(args: &Notify, project: &Project, talk: Talk) -> Outcome<()> {
         }
     })?;
     test_notice(target, &config.settings.http, &project.folder).map_err(|why| {
-        Failure::failed(format!("the notice was not taken by {}", target.name)).cause(why)
+        Failure::failed(format!("{} did not accept the notice", target.name)).cause(why)
     })?;
-    talk.say(format!("{} has taken it", target.name));
+    talk.say(format!("{} accepted it", target.name));
     Ok(())
 }

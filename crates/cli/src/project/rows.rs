@@ -229,7 +229,7 @@ pub(crate) fn export(
     let named = args.to.as_ref().map(|name| name.display().to_string());
     let named = named.or_else(|| args.source.clone());
     let Some(name) = named else {
-        return Err(Failure::input("which rows?")
+        return Err(Failure::input("no table is named")
             .hint("name a table: `springtide export rows NAME --out FILE`"));
     };
     let tables = tables(&config, Some(&name))?;

@@ -308,7 +308,10 @@ impl Terminal {
                 self.status_line.say(format!("{source}: {message}"));
             }
             Event::PushOffered { source, offer } => {
-                self.explain(format!("{source}: {} tells of changes", offer.hub));
+                self.explain(format!(
+                    "{source}: the hub {} offers to announce changes (WebSub)",
+                    offer.hub
+                ));
             }
             Event::Paused(paused) => {
                 // Once for each host; the foot says the rest.
@@ -616,7 +619,8 @@ fn log(event: &Event, rows: &RowFields) {
         }
         Event::PushOffered { source, offer } => {
             let hub = shorten_to(offer.hub.as_str(), 200);
-            line(now, "hub", format!("{source}: {hub} tells of changes"));
+            let what = format!("{source}: the hub {hub} offers to announce changes (WebSub)");
+            line(now, "hub", what);
         }
         Event::Paused(paused) => {
             let why = shorten_to(&paused.why, 200);

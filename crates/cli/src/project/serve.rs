@@ -126,7 +126,7 @@ pub(crate) fn until(
             }
             Err(failure) if failure.code() == Code::InUse => {
                 link.is_read_only(failure.in_a_line());
-                let line = format!("{}; reading only, until it ends", failure.in_a_line());
+                let line = format!("{}; read-only until it ends", failure.in_a_line());
                 if told != line {
                     say(line.clone());
                 }

@@ -199,7 +199,7 @@ fn print(
         ));
     }
     if let Some(seconds) = document.oldest_poll_age_seconds {
-        lines.push(format!("oldest poll {} ago", brief(seconds)));
+        lines.push(format!("unpolled    for {} at most", brief(seconds)));
     }
     let errors = document.errors.iter();
     let errors = errors.filter(|error| !GONE.contains(&&*error.kind));

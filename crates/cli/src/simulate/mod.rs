@@ -171,21 +171,21 @@ fn refuse_nonsense(args: &args::Simulate) -> Outcome<()> {
     }
     if args.last_modified.is_some() && !has(|policy| policy == SimPolicy::Learned) {
         return refuse(
-            "--last-modified has nobody to read it",
+            "--last-modified has no effect",
             "only learned makes anything of the times of changes",
             "leave it out, or add learned",
         );
     }
     if args.order.is_some() && !has(is_planned) {
         return refuse(
-            "--order has nothing to order",
+            "--order has no effect",
             "it is for uniform, proportional and optimal; the others choose their times themselves",
             "leave out --order, or add one of those policies",
         );
     }
     if cycle.is_some() && !has(is_sampled) {
         return refuse(
-            "--cycle has nothing to do",
+            "--cycle has no effect",
             "it is for the batches of round-robin, sample-…, frequency and oracle",
             "leave it out, or add one of those policies",
         );
@@ -199,7 +199,7 @@ fn refuse_nonsense(args: &args::Simulate) -> Outcome<()> {
     };
     if (sample_cost.is_some() || sample_size.is_some()) && !has(takes_samples) {
         return refuse(
-            "--sample-size and --sample-cost have nothing to do",
+            "--sample-size and --sample-cost have no effect",
             "they are for the policies that take samples: sample-… and round-robin-greedy",
             "leave them out, or add one of those policies",
         );
@@ -207,21 +207,21 @@ fn refuse_nonsense(args: &args::Simulate) -> Outcome<()> {
     let is_adaptive = |policy| policy == SimPolicy::SampleAdaptive;
     if (confidence.is_some() || step.is_some()) && !has(is_adaptive) {
         return refuse(
-            "--confidence and --step have nothing to do",
+            "--confidence and --step have no effect",
             "they are for sample-adaptive",
             "leave them out, or add that policy",
         );
     }
     if share.is_some() && !has(|policy| policy == SimPolicy::RoundRobinGreedy) {
         return refuse(
-            "--share has nothing to do",
+            "--share has no effect",
             "it is the share of round-robin in round-robin-greedy",
             "leave it out, or add that policy",
         );
     }
     if args.hints.is_some() && !has(|policy| policy == SimPolicy::Learned) {
         return refuse(
-            "--hints is given, and no policy uses hints",
+            "--hints has no effect",
             "only learned makes anything of hints",
             "leave it out, or add learned",
         );

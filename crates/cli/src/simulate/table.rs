@@ -56,7 +56,7 @@ pub(super) fn world(path: &Path, text: &str) -> Outcome<Option<TableWorld>> {
         Some(kind) => Err(refuse()
             .cause(match kind.as_str() {
                 Some(kind) => format!("kind is {kind:?}"),
-                None => "kind is no text".to_owned(),
+                None => "kind is not text".to_owned(),
             })
             .hint("give kind = \"table\", or leave it out for a world of sites")),
     }

@@ -92,7 +92,7 @@ fn values_are_checked_where_they_are_read() {
             "[source.a]\nkind = \"page\"\nurl = \"https://a.example\"\n[source.a.detect]\nkeep = [\"p[[\"]\n",
             "source.a: detect",
         ),
-        ("[source.\"a b\"]\nkind = \"list\"\n", "is no name"),
+        ("[source.\"a b\"]\nkind = \"list\"\n", "is not a valid name"),
         ("not toml at all\n", "line 1"),
     ] {
         refused(content, &[words]);

@@ -24,7 +24,7 @@ fn the_paper_s_example_comes_out() {
       plan                optimal for freshness, fixed order
       budget              5 a day
       predicted freshness 37.4%
-      predicted age       without end: some elements are never polled
+      predicted age       infinite: some elements are never polled
       uniform would give  freshness 36.5%, age 6h 6m
     ");
 }
