@@ -1,8 +1,8 @@
 //! Values of rows as the copy has them, and rows as lines of a body.
 //!
-//! Integers and floats are such, bytes are blobs, and all else is text or null. In a body a
-//! row is a line of JSON: an array of values, bytes as `{"hex": …}`, so that every value is
-//! had back exactly as it was.
+//! Integers and floats stay integers and floats, bytes become blobs, all else is text or
+//! null. In a body a row is a line of JSON: an array of values, bytes as `{"hex": …}`, so
+//! that every value is had back exactly as it was.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
