@@ -12,9 +12,8 @@ const MILLIS_PER_DAY: f64 = 86_400_000.0;
 /// timers do. Where those are paused (`tokio::time::pause`), so is this clock, and a
 /// test of a day takes as long as the work that is done in it.
 ///
-/// The system's clock is read once, at the start. If it is set while we run, nothing
-/// happens sooner or later for it; our moments are then off by as much until the next
-/// start.
+/// The system's clock is read once, at the start. Setting it during a run changes nothing
+/// in the run; our times are then off by that much until the next start.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     started_at: SystemTime,

@@ -1,10 +1,10 @@
 //! Clocks that were set between runs.
 //!
-//! How much time has passed since the last run, a clock cannot show that may have been set
-//! meanwhile. The machine can, while it is up: by how much its start seems to have moved is
-//! how far the clock was set. What is kept of hosts is then moved as far, so that a
-//! Retry-After or a back-off ends neither sooner nor later. After a restart of the machine
-//! nothing shows it, and a clock is believed that is not behind what was written.
+//! A clock that may have been set between runs does not tell how much time has passed. While
+//! the machine stays up, its boot time does: as far as that seems to have moved, the clock
+//! was set. Hosts' times are moved as far, so that a Retry-After or a back-off ends neither
+//! sooner nor later. After a reboot nothing shows it, and the clock is believed unless it is
+//! behind what was written.
 //!
 //! What is thrown away because of its age cannot be had back, so that there a clock is not
 //! believed as easily: see [`TrustedNow`].
@@ -14,15 +14,15 @@ use springtide_store::{Fact, Host, Moment, Reader, Sqlite, Writer as _};
 use crate::Error;
 use crate::clock::{Clock, Machine};
 
-/// Under which it is written down since when the machine is up, and what was the present.
+/// The note with the machine's boot time.
 const MACHINE: &str = "machine";
+/// The note with the trusted present.
 const TRUSTED_NOW: &str = "present";
 /// Nothing is moved by less, in milliseconds: the time since the machine's start is told
 /// in hundredths of a second.
 const MIN_SHIFT_MS: i64 = 50;
-/// A clock that is further ahead than this of the time that is known to have passed is
-/// doubted, for as long. It is far more than a clock goes wrong by itself, and far less than
-/// what anybody keeps history for.
+/// A clock that is ahead of the known time by more than this, in milliseconds, is doubted for
+/// as long: one day. Clocks drift far less, and history is kept far longer.
 const DOUBTED: i64 = 86_400_000;
 
 /// The present, to tell by it how old something is that was written down.

@@ -174,7 +174,7 @@ pub(crate) fn conclude(seen: &Seen<'_>, belief: Option<Gamma>, trusts_dates: boo
             is_counted: seen.is_counted,
             age_ms,
         }),
-        // What a listing lists is no content of anyone's.
+        // A listing's new entries are not a change of content.
         change: change.filter(|_| kept.element.role != Role::Listing),
         kept,
         next,
@@ -188,7 +188,7 @@ pub(crate) fn conclude(seen: &Seen<'_>, belief: Option<Gamma>, trusts_dates: boo
             kept.state = match (before.state, permit) {
                 (State::Gone, _) => State::Gone,
                 (_, Permit::Disallowed) => State::Blocked,
-                // Nobody has kept us out: its host could not be asked.
+                // It was not disallowed: its host could not be reached.
                 _ => State::Failing,
             };
             kept.failure = Some(kept_out(permit, robots_failure, at));
@@ -405,7 +405,8 @@ fn redirect_of(seen: &Seen<'_>) -> Option<Redirect> {
             n_polls: 1,
             is_move: false,
         }),
-        // It was not there, but where it has moved to: it is asked again in a while.
+        // Its own address did not answer, but the one it moved to did: it is asked again in a
+        // while.
         (None, Some(known)) if redirects.fell_back => Some(Redirect {
             last_at: seen.at,
             ..known

@@ -36,8 +36,8 @@ pub(crate) struct Ledger {
 
 /// Elements whose bodies are looked through.
 const MOST_TO_LOOK_THROUGH: u32 = 1_000_000;
-/// Bodies that nothing names any more are removed once there are so many of them, and as
-/// many more for each thousand elements that have to be looked through.
+/// Unreferenced bodies are removed once there are this many of them, and as many more for
+/// each thousand elements that have to be looked through.
 const MOST_OBSOLETE: usize = 64;
 
 impl Ledger {
@@ -253,7 +253,7 @@ impl Ledger {
         id: ElementId,
         address: &str,
     ) -> Result<bool, Error> {
-        // Of two, one is another.
+        // Two are enough: of two, at least one is another element.
         let found = self.store.redirected_to(source, address, 2)?;
         Ok(found.into_iter().all(|other| other == id))
     }
@@ -263,7 +263,7 @@ impl Ledger {
         self.obsolete.push((id, body));
     }
 
-    /// Bodies that nothing names are seen to by someone else.
+    /// Forgets the bodies to be removed: a collection removes them instead.
     pub(crate) fn clear_obsolete(&mut self) {
         self.obsolete.clear();
     }

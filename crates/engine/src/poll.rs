@@ -212,7 +212,7 @@ async fn follow(
     let copy = poll.kept.copy.as_ref();
     let is_lost = copy.is_some_and(|copy| !blocking(|| context.bodies.is_sound(copy.body)));
     let sent = match protocol.request(&poll.kept, poll.purpose) {
-        // Whoever said that nothing has changed would leave us without it.
+        // The copy's body is lost: a 304 would leave us without one.
         sent if is_lost => sent.without_validators(),
         sent => sent,
     };
@@ -374,7 +374,8 @@ fn host_problem(hop: &Result<Answer, FetchFailure>, verdict: Verdict) -> String 
     }
 }
 
-/// A host that asks for some seconds counts them itself, on a clock of its own.
+/// Added to a Retry-After: the host counts it on its own clock, which may be slightly behind
+/// ours.
 const RETRY_MARGIN: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// Fetches a robots.txt whose first request has been granted, and tells the loop.

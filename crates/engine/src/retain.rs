@@ -98,8 +98,8 @@ impl Retention {
             }
             self.poll = poll.number;
         }
-        // Not until there is nothing more: while it looks, others find something, and a
-        // run of ten polls a second would never be through.
+        // Ends when little is left, not when nothing is: polls go on meanwhile, and a busy run
+        // would never finish a pass.
         if changes.len() < PER_STEP && polls.len() < PER_STEP {
             (self.change, self.poll) = (0, 0);
             facts.push(Fact::Note(NOTE, None));
@@ -111,7 +111,7 @@ impl Retention {
         Ok(Step::Forget(facts))
     }
 
-    /// What becomes of a change, if not all of it stays.
+    /// What is to be forgotten of a change, if anything is.
     ///
     /// # Errors
     /// If the store cannot be read.

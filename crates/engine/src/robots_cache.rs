@@ -60,11 +60,12 @@ struct Origin<W> {
     waiting: Vec<W>,
 }
 
-/// While a robots.txt cannot be had and what it said before holds on, it is asked for
-/// so often, in milliseconds.
+/// While a robots.txt cannot be fetched and its old rules hold on, it is tried again this
+/// often, in milliseconds.
 const TRY_AGAIN: i64 = 3_600_000;
-/// Whoever may not ask an origin is not told so again for so long, in milliseconds: a name
-/// may lead elsewhere afterwards.
+/// For this long, in milliseconds, a robots.txt that a source may not reach is not asked for
+/// again. The poll itself is refused instead and says why. Afterwards the name may lead
+/// elsewhere.
 const REFUSED_FOR: i64 = 60_000;
 /// Origins of one group whose robots.txt are held: beyond that, those that were asked for
 /// longest ago are forgotten.

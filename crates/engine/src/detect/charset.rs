@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
 
-/// How far into a page a word on its encoding is looked for, as browsers do.
+/// How far into a page its declared encoding is looked for, in bytes, as browsers do.
 const MAX_PROLOGUE: usize = 1024;
 
 /// The text of a body: by its byte order mark, else by its content type, else by

@@ -59,10 +59,9 @@ pub(crate) fn parse(text: &str) -> Option<Document> {
 
 /// Whether no tag has more than [`MAX_ATTRIBUTES`].
 ///
-/// Cuts tags into attributes as the tokenizer does. It takes what looks like a tag
-/// within a script for one, which does no harm: two hundred words with no `>` after
-/// a `<` that a letter follows are not found in scripts either; where they are, the
-/// page is compared by its bytes.
+/// Cuts tags into attributes as the tokenizer does. A `<` and a letter inside a script
+/// looks like a tag to this. That does no harm: no real script has hundreds of words
+/// after it without a `>`, and a page that does is compared by its bytes.
 fn attributes_are_few(bytes: &[u8]) -> bool {
     let mut at = 0;
     while let Some(found) = memchr::memchr(b'<', &bytes[at..]) {
@@ -145,7 +144,7 @@ impl Gate {
                 sink.weight.get() < 2 * MAX_WEIGHT && sink.depth.get() < 2 * MAX_DEPTH
             }
             TagKind::StartTag => !is_full && (sink.depth.get() < MAX_DEPTH || is_void(name)),
-            // These make an element where there is none to close.
+            // `</p>` and `</br>` create an element where none is open.
             TagKind::EndTag => !(is_full && matches!(name, "p" | "br")),
         }
     }

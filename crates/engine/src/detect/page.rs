@@ -23,6 +23,7 @@ const LEAST_SHARE_OF_MAIN: f64 = 0.5;
 /// not the page: the frames are, as in a directory of links. In bytes, not as a
 /// share, so that a longer menu does not turn a short text into none.
 const LITTLE_OUTSIDE_FRAMES: usize = 40;
+/// More text than this in frames, in bytes, may be the page.
 const MUCH_IN_FRAMES: usize = 1000;
 
 /// The lines of what matters in a page that has been parsed; nothing if there is no

@@ -137,8 +137,8 @@ fn feed(
         let step = stage.codec.step(bytes, &mut block)?;
         stage.n_out += step.written as u64;
         feed(inner, &block[..step.written], decoded, limit)?;
-        // Where an encoding inside gives out less than it takes in, as one that is
-        // mostly empty blocks does, only this ends the work.
+        // An inner encoding that puts out less than it takes (mostly empty blocks) would
+        // never hit the limit; this ends it.
         if !inner.is_empty() && stage.n_out > limit {
             return Err(DecodeError::TooLarge(limit));
         }

@@ -26,22 +26,22 @@ const ACCEPT_ENCODING: &str = "gzip, br, zstd, deflate";
 /// to be kept and sent back.
 const MAX_VALIDATOR: usize = 1024;
 
-/// The longest Retry-After that is taken as such: 30 days. A server that asks for
-/// more than nothing is ever left alone for has made a mistake.
+/// The longest Retry-After: 30 days. A longer one is taken for a mistake and cut to this.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// A body that nobody wants is read to its end all the same if it is no longer than
-/// this, in bytes, and comes at once: that leaves the connection open for the next
-/// request.
+/// A body that nobody wants is read to its end if it is no longer than this, in bytes:
+/// that leaves the connection open for the next request.
 const MAX_DRAINED: usize = 32 * 1024;
+/// It is read for no longer than this.
 const DRAINED_WITHIN: Duration = Duration::from_millis(500);
 
 /// More bytes than are decoded may have to be read: encodings that do not shorten.
 const ENCODING_OVERHEAD: u64 = 64 * 1024;
 
-/// A body may come in crumbs: pieces of so few bytes on average. After so many of them it
-/// is given up, since each piece costs us more work than it costs the sender.
+/// Pieces of a body are crumbs if they have fewer bytes than this on average.
 const CRUMB: u64 = 16;
+/// A body that comes in more crumbs than this is given up: each costs us more work than it
+/// costs the sender.
 const MAX_CRUMBS: u64 = 10_000;
 
 /// Why there is no client.
@@ -70,10 +70,10 @@ pub struct Client {
     large: Arc<Semaphore>,
 }
 
-/// Bodies longer than this are large,
+/// Bodies longer than this, in bytes, are large.
 const LARGE: usize = 512 << 10;
-/// and only so many of them are held at a time, whoever sends them: the others wait,
-/// with their connections.
+/// Large bodies that are held at a time, whoever sends them: others wait, with their
+/// connections.
 const MOST_LARGE: usize = 12;
 /// Bytes that are decoded at a time: a bomb makes a thousand times as many of them.
 const SLICE: usize = 1 << 10;
@@ -368,7 +368,8 @@ impl Client {
             let mut fed = Ok(());
             for slice in chunk.chunks(SLICE) {
                 if permit.is_none() && decoder.n_decoded() > LARGE {
-                    // It is never closed; without a place it would be held all the same.
+                    // The semaphore is never closed; if it were, the body would be read
+                    // without a permit.
                     let free = Arc::clone(&self.large).acquire_owned().await;
                     *permit = free.ok().map(Arc::new);
                 }
@@ -463,8 +464,9 @@ fn text(headers: &HeaderMap, name: &HeaderName, max: usize) -> Option<String> {
     (!text.is_empty() && text.len() <= max).then(|| text.to_owned())
 }
 
-/// Link headers that are kept, and the longest.
+/// Link headers that are kept.
 const MOST_LINKS: usize = 8;
+/// The longest of them, in bytes.
 const MAX_LINK: usize = 4096;
 
 fn links(headers: &HeaderMap) -> Vec<String> {

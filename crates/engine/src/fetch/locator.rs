@@ -17,8 +17,9 @@ const MAX_DIRECTORIES: usize = 3;
 /// and no two pages have the same.
 const MAX_DIRECTORY: usize = 100;
 
-/// Without a rule, a host is asked once a second, by two requests at a time.
+/// Without a rule, seconds between the beginnings of two requests to a host.
 const DEFAULT_GAP_SECONDS: f64 = 1.0;
+/// Without a rule, requests to a host at a time.
 const DEFAULT_CONCURRENCY: u32 = 2;
 
 /// The one spelling of a URL by which an element is known: without fragment and

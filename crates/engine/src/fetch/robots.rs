@@ -201,18 +201,17 @@ pub fn keep(previous: Option<&Robots>, origin: &str, answer: RobotsAnswer, now: 
 /// Whether a robots.txt should be asked for again. One that could not be reached
 /// should be, whenever its host may be asked at all.
 pub fn is_due(robots: &Robots, now: Moment) -> bool {
-    // Nor is it waited for a moment that a clock wrote down that was ahead.
+    // A time in the future was written by a clock that was ahead; it must not hold us up.
     robots.answer == RobotsAnswer::Unreachable
         || robots.fetched_at > now
         || has_passed(robots.fetched_at, FRESH_FOR, now)
 }
 
-/// The same robots.txt, kept by a clock that may have been set since: the last request to
-/// its host was then.
+/// The kept robots.txt with its time corrected, since the clock may have been set since.
 ///
-/// For how long one could not be had is a length, of which only that counts during which
-/// it was asked for: time that has passed since, or seems to have, shows nothing. Others
-/// were not fetched in the future.
+/// If it could not be fetched, `fetched_at` is when that began, and only the time up to the
+/// last request counts: that duration is kept and counted back from now. Any other time in
+/// the future becomes now.
 pub(crate) fn recalled(robots: &Robots, requested_at: Option<Moment>, now: Moment) -> Robots {
     let fetched_at = robots.fetched_at;
     let fetched_at = match robots.answer {
@@ -229,7 +228,7 @@ pub(crate) fn recalled(robots: &Robots, requested_at: Option<Moment>, now: Momen
     }
 }
 
-/// Whether so much time has passed.
+/// Whether this much time has passed.
 fn has_passed(since: Moment, span: Duration, now: Moment) -> bool {
     let passed = now.0.saturating_sub(since.0).max(0);
     passed.unsigned_abs() >= span.as_millis() as u64

@@ -18,10 +18,10 @@ use crate::settings::{AllowPrivate, HttpSettings};
 /// of some 400 kB in all, which is how hyper has it.)
 const MAX_HEADERS: u32 = 64 * 1024;
 
-/// Connections that are kept open to a host that is not being asked, and for how
-/// long. A host is rarely asked by more at a time; servers close them after a minute
-/// or so in any case.
+/// Connections that are kept open to a host that is not being asked: it is rarely asked by
+/// more at a time.
 const MAX_IDLE_PER_HOST: usize = 4;
+/// How long they are kept open. Servers close them after a minute or so in any case.
 const IDLE_FOR: Duration = Duration::from_secs(60);
 
 /// Origins to which connections are kept open. A process often may have no more than

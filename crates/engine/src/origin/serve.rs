@@ -15,10 +15,10 @@ use super::{Request, Shared};
 /// The longest request, in bytes: headers, and a body with them.
 const MAX_REQUEST: usize = 1 << 20;
 
-/// What is sent again and again goes out in blocks of so many bytes, and each takes so
-/// long: what has no end takes time, in virtual time too, and whoever waits for its end
-/// has waited.
+/// Repeated bytes are sent in blocks of this many bytes.
 const BLOCK: usize = 16 * 1024;
+/// Each block takes this long. So an endless answer takes time in virtual time too, and
+/// clients' timeouts fire.
 const PER_BLOCK: Duration = Duration::from_millis(1);
 
 /// How a connection goes on after an answer.

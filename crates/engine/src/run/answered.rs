@@ -74,14 +74,14 @@ impl Engine {
             .ledger
             .source(source)
             .and_then(|known| known.error.clone());
-        // Whoever was asked before a refusal, and answers after it, does not take it back.
+        // A request sent before a refusal and answered after it does not cancel the refusal.
         if before.as_ref().is_some_and(|error| error.at >= begun_at) {
             return;
         }
         if let Some(decisions) = self.decisions(source) {
             decisions.answered(clock::time(now));
         }
-        // What is wrong with its rows' file is another matter.
+        // An error of the file of rows stays: an answer does not fix it.
         if before.is_some_and(|error| error.kind != FailureKind::Rows) {
             self.set_source_error(source, None);
         }
@@ -139,7 +139,7 @@ impl Engine {
                 Some(self.refused(&ended.poll, failure.kind, (message, ended.at), now))
             }
             Ok(PollResult::KeptOut(permit, robots_failure)) => {
-                // It was not asked. Nor is it before it may say otherwise.
+                // Nothing was sent. It is tried again once robots.txt may say otherwise.
                 let pause = Span::days(ROBOTS_HOLD.as_days() / 24.0)?;
                 if let Some(decisions) = self.decisions(source) {
                     decisions.leave_alone(pause, clock::time(now));
@@ -192,8 +192,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A field that no result has is an error of the source: it is asked for where it is
-    /// not.
+    /// A field that no result has is an error of the source: its pointer is probably wrong.
     fn note_absent_fields(&mut self, source: SourceId, page: &PageTally, at: Moment) {
         let Some(state) = self.sources.get_mut(&source) else {
             return;
@@ -225,7 +224,7 @@ impl Engine {
         let known = known.filter(|error| error.message.starts_with(NO_RESULT_HAS));
         if known.map(|error| &error.message) != message.as_ref() {
             let failure = message.map(|message| Failure {
-                // It is the file that has it wrong: a good answer does not mend that.
+                // The settings are wrong: a good answer does not clear that.
                 kind: FailureKind::Rows,
                 message,
                 at,
@@ -397,7 +396,7 @@ impl Engine {
             host,
             role: Role::Page,
             weight: weight as f32,
-            // One away from what the file has.
+            // Depth 1: found in answers. Rows of the file have depth 0.
             depth: 1,
         })?;
         self.agenda.set_n_known(self.ledger.next_element());
@@ -413,8 +412,9 @@ impl Engine {
     }
 }
 
-/// A field that none of so many rows has is not there.
+/// A field that none of this many rows has is not there.
 const ENOUGH_ROWS: usize = 20;
+/// How such an error begins.
 const NO_RESULT_HAS: &str = "no result has";
 
 /// What was on a page.

@@ -95,12 +95,12 @@ impl Engine {
         };
         let mut host = self.host_of(&address.url)?;
         let reach = self.reach_of(kept.element.source);
-        if let Some(moved_to) = address.instead.take_if(|_| {
+        if let Some(moved_to) = address.fallback.take_if(|_| {
             let word = self.robots_cache.ask(host, &address.url, reach, now);
             let is_kept_out = matches!(word, Permission::Known(permit) if permit != Permit::Go);
             is_kept_out || self.agenda.gate().pause(host, at).is_some()
         }) {
-            // Whether it is still sent on from its locator is not worth waiting for.
+            // Checking whether its locator still redirects is not worth waiting for.
             host = self.host_of(&moved_to)?;
             address.url = moved_to;
         }
@@ -271,7 +271,7 @@ impl Engine {
             return Ok(());
         };
         if let Ok(address) = Address::of(&kept, now)
-            && address.instead.is_none()
+            && address.fallback.is_none()
         {
             let permit = self.robots_cache.known(host, &address.url);
             if permit != Permit::Go {
@@ -347,7 +347,7 @@ impl Engine {
         PendingPoll {
             host: poll.group.unwrap_or(kept.element.host),
             url: address.url,
-            fallback: address.instead,
+            fallback: address.fallback,
             purpose: purpose_of(poll.purpose, &kept),
             is_counted: poll.is_counted,
             begun_at: now,
@@ -434,12 +434,12 @@ pub(super) fn fail(poll: PendingPoll, failure: FetchFailure, now: Moment) -> End
 #[derive(Debug)]
 pub(super) struct Address {
     pub(super) url: Url,
-    /// Where it is asked if nobody is there.
-    pub(super) instead: Option<Url>,
+    /// Where it is asked for if the first address does not answer.
+    pub(super) fallback: Option<Url>,
 }
 
-/// What has moved is asked at its locator so often, in milliseconds: those who sent us on
-/// may no longer do so.
+/// How often an element that has moved is asked for at its locator, in milliseconds: it may
+/// no longer redirect.
 const ASK_AT_LOCATOR: i64 = 86_400_000;
 
 impl Address {
@@ -456,9 +456,9 @@ impl Address {
         });
         Ok(match moved_to {
             Some(url) if !is_time && kept.n_failures == 0 => url.into(),
-            instead => Self {
+            fallback => Self {
                 url: fetch::locator(&kept.element.locator)?,
-                instead,
+                fallback,
             },
         })
     }
@@ -472,6 +472,9 @@ impl Address {
 
 impl From<Url> for Address {
     fn from(url: Url) -> Self {
-        Self { url, instead: None }
+        Self {
+            url,
+            fallback: None,
+        }
     }
 }

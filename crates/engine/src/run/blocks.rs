@@ -33,9 +33,10 @@ use crate::{Error, clock};
 const PER_GROUP: u32 = 32;
 /// Blocks that are read at a time when it starts.
 const PER_PAGE: usize = 10_000;
-/// A poll of a table that failed is tried again after a second, and twice as long after
-/// each failure that follows, up to an hour.
+/// A poll of a table that failed is tried again after this, in days: a second; and after
+/// twice as long with each failure that follows.
 const FIRST_RETRY: f64 = 1.0 / 86_400.0;
+/// The longest wait between two tries, in days: an hour.
 const LONGEST_RETRY: f64 = 1.0 / 24.0;
 
 /// A table that is kept a copy of.
@@ -459,7 +460,7 @@ impl Engine {
         let id = before.element.id;
         let body = sighting.body;
         if !has_news {
-            // Its rows are what they were; where blocks begin and end is no change.
+            // Its rows are unchanged; only the bounds of blocks moved, which is no change.
             sighting.body = None;
         }
         let seen = Seen {

@@ -60,7 +60,7 @@ impl Engine {
     /// that is known of it. If another answer came while this was under way, nobody knows
     /// which of them is newer.
     pub(super) fn is_newest(&self, kept: &Kept, answer: &SharedAnswer, now: Moment) -> bool {
-        // Unless that was in the future, by a clock that has been set back.
+        // Not if it was seen in the future, by a clock that was set back since.
         let since = answer.begun_at..=now;
         let is_older = kept.history.synced_at.is_some_and(|at| since.contains(&at));
         !is_older && !self.agenda.is_under_way(kept.element.id)
@@ -231,10 +231,10 @@ impl Engine {
         self.note_move(seen.before, kept)
     }
 
-    /// Whether an element has moved for good: its locator has sent us to the same address
-    /// for a while, and no other element is there or is sent there. A login or a notice
-    /// in place of many pages is none of them. Its locator stays what it is, since it may
-    /// be there again some day; but where it is asked, it waits for turns.
+    /// Whether an element has moved for good: its locator has redirected to the same address
+    /// for a while, and no other element is there or is redirected there. A login or a
+    /// notice in place of many pages is not a move. The locator stays, since the page may be
+    /// there again some day, but the element waits for turns at the host it moved to.
     fn note_move(&mut self, before: &Kept, kept: &mut Kept) -> Result<(), Error> {
         let (source, id) = (kept.element.source, kept.element.id);
         let was_move = before
@@ -280,7 +280,7 @@ impl Engine {
             Some(problem) => Some(incomplete(kept, problem, seen.at)),
             None => kept.failure.clone(),
         };
-        // A listing that is as it was when it was cut short still is.
+        // A listing that was cut short and has not changed is still cut short.
         let before = self.ledger.source(source);
         let was_cut = before
             .and_then(|known| known.error.as_ref())
@@ -303,9 +303,10 @@ impl Engine {
     }
 }
 
-/// An element has moved after so many polls were sent to the same place,
+/// An element has moved once this many polls were sent to the same address.
 const MOVED_AFTER_POLLS: u32 = 3;
-/// over so many milliseconds: 7 days. Logins, notices and mistakes are over by then.
+/// The first and the last of them are this far apart, in milliseconds: 7 days. Logins,
+/// notices and mistakes are over by then.
 const MOVED_AFTER: i64 = 7 * 86_400_000;
 
 /// An answer that shows several elements.

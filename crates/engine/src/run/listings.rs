@@ -12,13 +12,13 @@ use super::{Engine, SourceState};
 use crate::view::redacted;
 use crate::{Error, clock};
 
-/// First polls of listings of one source that are free where first polls are. Then they
+/// First polls of listings of one source that are free where first polls are. Further ones
 /// count.
 const MOST_FREE: u32 = 300;
-/// A source has as many listings as it may have elements, since one that names none is of
-/// no use; but at least as many as are free,
+/// A source may have this many listings at least: those that are free. Otherwise it may
+/// have as many as elements, since a listing that names no element is of no use.
 const MIN_LISTINGS: u64 = MOST_FREE as u64;
-/// and no more than one index of the protocol names.
+/// The most listings of a source: as many as one index of the protocol names.
 const MAX_LISTINGS: u64 = 50_000;
 
 impl SourceState {

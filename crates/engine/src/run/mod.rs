@@ -85,7 +85,7 @@ pub enum RunScope {
     These(Vec<ElementId>),
 }
 
-/// Whoever asks for a poll that the budget allows before this has passed waits for it.
+/// A poll that the budget allows within this time is waited for.
 const WORTH_WAITING: Duration = Duration::from_secs(2);
 /// Polls under way when the engine is told to stop are waited for this long.
 const GRACE: Duration = Duration::from_secs(10);
@@ -665,7 +665,7 @@ impl Engine {
         }
     }
 
-    /// How long there is nothing to do, unless someone says something.
+    /// How long to sleep if nothing comes in.
     fn wait_for(&mut self, now: Moment) -> Duration {
         let shortest = match self.options.scope {
             RunScope::Everything => SHORTEST_WAIT,

@@ -34,7 +34,8 @@ use crate::settings::{FeedEntries, FirstPass, Settings};
 use crate::trust::Trust;
 use crate::{Error, Outside, choose, clock, clock_step, register};
 
-/// Elements without a copy that are asked at the start why they have none.
+/// Elements without a copy that are checked at the start: did the settings refuse their last
+/// poll?
 const MAX_RECHECKED: usize = 100_000;
 /// A listing waits no longer than a day, whatever is learned of it.
 const LONGEST_LISTING_WAIT: f64 = 1.0;
@@ -184,7 +185,7 @@ impl Engine {
         };
         let mut n_elements = 0;
         let mut out: Vec<(ElementId, GroupId, Time, bool)> = Vec::new();
-        // Of a table that has not answered yet: it is one, and its owner may have mended it.
+        // Tables that never answered are polled at once: their owner may have fixed them.
         let mut unread: Vec<(ElementId, GroupId)> = Vec::new();
         let mut listings = Vec::new();
         let (mut search_groups, mut other_groups) = (BTreeSet::new(), BTreeSet::new());
@@ -255,10 +256,9 @@ impl Engine {
         }
         self.recall_pauses()?;
         self.recall_free_listings()?;
-        // Spread over what is left of their time out, since nobody knows how often each
-        // has failed.
+        // What is left of `recheck_interval`; how often each has failed is not kept.
         let recheck_interval = self.recheck_interval();
-        // Someone may have set this since.
+        // `allow_private` may have been set since.
         let rechecks = self.reaches.has_private() && out.len() <= MAX_RECHECKED;
         for (id, group, polled_at, is_gone) in out {
             let wait = match is_gone {
@@ -267,7 +267,7 @@ impl Engine {
             };
             let is_rechecked = !is_gone && rechecks && self.was_not_allowed(id)?;
             if is_rechecked && !search_hosts.contains(&group) {
-                // Nobody was asked: its first poll is still to come, and as free as others.
+                // Nothing was requested: its first poll is still to come, and as free as others.
                 self.new_elements.expect_again(group, id);
                 self.agenda.add_new(Some(group), 1, at);
                 continue;

@@ -10,10 +10,10 @@ use super::Engine;
 use crate::event::{Event, PausedHost};
 use crate::{Error, clock};
 
-/// Whoever runs once waits so long for a host that has failed: for a few tries. What is
-/// broken for longer is not mended by waiting.
+/// A run that ends once nothing is due waits this long for a host that has failed: for a few
+/// tries. What is broken for longer is not fixed by waiting.
 const PATIENCE_WITH_FAILURES: Duration = Duration::from_secs(10);
-/// And so long for one that has asked for it, since it has said when to come.
+/// It waits this long for a host that asked for it, since that has said when to come.
 const PATIENCE_WHEN_ASKED: Duration = Duration::from_secs(60);
 
 impl Engine {
@@ -67,7 +67,7 @@ impl Engine {
                 self.host_problems.get(&group),
                 self.ledger.group_name(group)?,
             ) {
-                // Whose host it is, is said.
+                // The host is named beside it already.
                 let why = why.strip_prefix(&format!("{host} is ")).unwrap_or(why);
                 paused.push(PausedHost {
                     why: why.to_owned(),
@@ -80,15 +80,15 @@ impl Engine {
         Ok(paused)
     }
 
-    /// Whether a host is left alone since it fails.
+    /// Whether a host is paused since it fails.
     pub(super) fn has_failing_hosts(&self, at: Time) -> bool {
         let gate = self.agenda.gate();
         let mut groups = self.host_problems.keys();
         groups.any(|group| gate.pause(*group, at) == Some(Pause::BackOff))
     }
 
-    /// Whether all that is left to do is at hosts that are left alone for longer than
-    /// anyone who runs once waits.
+    /// Whether all that is left to do is at hosts that are paused for longer than such a run
+    /// waits.
     pub(super) fn only_paused_hosts_left(&self, at: Time) -> bool {
         if self.host_problems.is_empty() {
             return false;
@@ -102,7 +102,7 @@ impl Engine {
             };
             gate.paused_until(group) > at + clock::span(patience)
         };
-        // A host that is closed for another reason opens before long.
+        // A host that is closed for another reason (its gap or its concurrency) opens soon.
         let n_groups = self.agenda.scheduler().groups().len();
         let mut groups = (0..n_groups as u32).filter_map(GroupId::new);
         groups.all(|group| is_given_up(group) || gate.free_at(group) <= at)

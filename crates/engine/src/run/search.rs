@@ -27,9 +27,9 @@ use crate::{EndReason, Error, clock};
 /// Rows that are read from the store at a time.
 const BATCH: usize = 4096;
 
-/// The latest versions of a source's rows that are read again after a restart, and of
-/// those of one row.
+/// The latest versions of a source's rows that are read again after a restart.
 const MOST_VERSIONS: usize = 20_000;
+/// Those of one row.
 const MOST_OF_A_ROW: usize = 20;
 
 /// What the agenda knows a search source by.

@@ -1,12 +1,10 @@
-//! What is done beside polling, a little at a time: versions and polls are forgotten when
-//! their time is over, the room that bodies took which nothing names is given back, and
-//! bodies of an earlier version are brought over.
+//! Work done beside polling, a little at a time: expired versions and polls are forgotten,
+//! unreferenced bodies are removed, and bodies in an older format are migrated.
 //!
-//! What is forgotten is told to the ledger like anything else. Bodies are seen to by a
-//! task of their own. A poll puts a body before the batch that names it is kept, so a
-//! collection begins like this: from now on it leaves alone what is put; polls that are
-//! under way now are waited for; what they said is kept; and only then is it looked up
-//! what is named.
+//! What is forgotten is told to the ledger like anything else; bodies have a task of their
+//! own. A poll writes a body before the batch that refers to it, so a collection goes in
+//! this order: protect everything written from now on; wait for the polls under way; commit
+//! what they found; only then look up what is referenced.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -23,17 +21,20 @@ use crate::Error;
 use crate::retain::{Retention, Step, TrustedNow};
 use crate::settings::Settings;
 
-/// Between two steps, and between two passes over all that is kept.
+/// Between two steps of a pass over all that is kept.
 const STEP_EVERY: Duration = Duration::from_millis(100);
+/// Between two passes.
 const PASS_EVERY: Duration = Duration::from_secs(600);
 /// A collection reads all names of bodies, so it waits until it is worth it: for this many
-/// bodies, or for the end of a pass that dropped any; and for a while after the last.
+/// bodies, or for the end of a pass that dropped any.
 const MANY_DROPPED: u64 = 1000;
+/// Between two collections.
 const COLLECTION_EVERY: Duration = Duration::from_secs(600);
 /// A segment is rewritten when this share of it is dead.
 const DEAD_ENOUGH: f64 = 0.25;
 /// How long others have the disk and the processor to themselves after each step.
 const PAUSE: Duration = Duration::from_millis(5);
+/// Bodies in an older format that are migrated in one step.
 const MIGRATED_AT_ONCE: usize = 100;
 
 pub(super) struct Upkeep {
@@ -156,7 +157,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Sees to bodies that nothing names, when all that was said has been kept.
+    /// Goes on with the collection of unreferenced bodies, when all that was said has been
+    /// kept.
     pub(super) fn collect(&mut self) -> Result<(), Error> {
         let upkeep = &mut self.upkeep;
         while let Some(ended) = upkeep.tasks.try_join_next() {

@@ -1,8 +1,8 @@
 //! What a search box answers: bytes in, rows out.
 //!
-//! A tree of the whole answer would take up to a hundred times its bytes, and a packed
-//! answer a thousand times less than those: 14 kB on the wire once took 955 MB. So it is
-//! never made. What lies at a pointer is found as a part of the text, one step of the
+//! A tree of the whole answer would take up to a hundred times its bytes, and a compressed
+//! answer grows a thousandfold before that: 14 kB on the wire once took 955 MB. So no tree
+//! is built. What lies at a pointer is found as a part of the text, one step of the
 //! pointer at a time, and only the fields of one row at a time become values.
 
 use std::fmt;

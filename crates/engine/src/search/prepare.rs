@@ -11,8 +11,9 @@ use springtide_store::{Bodies, BodyId};
 use super::answer::Row as ServerRow;
 use super::{Held, RowNews, SearchContext, set_cells};
 
-/// Terms of a row, and in a query.
+/// Terms of a row that are used.
 const MOST_TERMS_OF_A_ROW: usize = 64;
+/// Terms in a query.
 const MOST_TERMS: usize = 2;
 /// A term that is longer, in bytes, is none.
 const LONGEST_TERM: usize = 200;

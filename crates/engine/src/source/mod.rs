@@ -59,8 +59,8 @@ pub(crate) struct RequestParts<'a> {
     pub(crate) body: Option<&'a [u8]>,
 }
 
-/// A Last-Modified tells whole seconds: what was changed within so many milliseconds
-/// before it was fetched may have changed again without its telling.
+/// Last-Modified has whole seconds: a page that changed less than this before it was
+/// fetched, in milliseconds, may have changed again under the same date.
 const LAST_MODIFIED_SETTLES_MS: i64 = 2_000;
 
 impl<'a> RequestParts<'a> {

@@ -110,9 +110,11 @@ pub(crate) enum BlockSize {
     Chosen,
 }
 
-/// A block that nobody chose the size of has so many bytes, and rows between these.
+/// Bytes of a block whose size nobody chose, about.
 const BLOCK_BYTES: usize = 64 << 10;
+/// The fewest rows of such a block.
 const FEWEST_ROWS: usize = 50;
+/// The most rows of such a block.
 const MOST_ROWS: usize = 2_000;
 
 impl BlockSize {
@@ -148,8 +150,9 @@ impl BlockSize {
     }
 }
 
-/// Blocks, and rows, that one statement of a first pass reads at the most.
+/// The most blocks that one statement of a first pass reads.
 const BLOCKS_READ: usize = 20;
+/// The most rows that it reads.
 const MOST_READ: usize = 40_000;
 
 /// A range, cut into blocks.

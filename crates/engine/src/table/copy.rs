@@ -123,13 +123,12 @@ const SCHEMA: &str = "\
         found_at INTEGER NOT NULL, previous_poll_at INTEGER, body BLOB NOT NULL);\
     CREATE INDEX IF NOT EXISTS springtide_first_at ON springtide_first (source, found_at);";
 
-/// What is written in one transaction is held in memory, in kB, and not written twice.
+/// SQLite's page cache, in kB: a transaction fits in it and is written once.
 const CACHE_KB: i32 = 16 << 10;
-/// So large are the pages of a new copy, in bytes: rows are added to pages of twice the usual
-/// size in three quarters of the time.
+/// Page size of a new copy, in bytes: inserts take three quarters of the time they do at
+/// half this size.
 const PAGE_BYTES: i32 = 8 << 10;
-/// So many of them are written before they are brought to their places: of a first pass each
-/// is written to a few times.
+/// Pages in the WAL before a checkpoint: a first pass writes each page several times.
 const PAGES_UNTIL_CHECKPOINT: i32 = 4_000;
 
 impl CopyFile {
@@ -427,7 +426,7 @@ impl CopyTransaction<'_> {
         Ok(())
     }
 
-    /// Keys that are whole numbers no longer need another kind of table.
+    /// Rebuilds the table without an INTEGER key if a key is no longer a whole number.
     fn widen_key(&self, update: &Update) -> rusqlite::Result<()> {
         if update.has_numbers_as_keys() != Some(false) {
             return Ok(());
@@ -449,7 +448,7 @@ impl CopyTransaction<'_> {
         ))
     }
 
-    /// Columns that came or went in the source come and go here.
+    /// Adds and drops columns as the source did.
     fn sync_columns(&mut self, update: &Update) -> rusqlite::Result<()> {
         let (transaction, now) = (self.transaction, &update.columns);
         let table = name(self.table);
@@ -495,14 +494,14 @@ impl CopyTransaction<'_> {
     }
 }
 
-/// Rows that one statement inserts: each takes as long as half a row more. And values that
-/// SQLite takes with a statement.
+/// Rows per INSERT: each statement takes as long as half a row more.
 const ROWS_AT_ONCE: usize = 40;
+/// The most parameters of a statement, which SQLite bounds.
 const MOST_PARAMETERS: usize = 30_000;
 
 impl Update {
-    /// Makes a table for such rows. One by whole numbers is of another kind, to which rows
-    /// are added in two thirds of the time, and which takes nothing else as a key.
+    /// Makes a table for such rows. With a single integer key it is a rowid table: inserts
+    /// take two thirds of the time, but it takes no other kind of key.
     fn table_called(&self, table: &str, columns: &[String]) -> String {
         let key: Vec<&String> = self.key.iter().map(|&at| &self.columns[at]).collect();
         let (table, names) = (name(table), columns.iter().map(|column| name(column)));

@@ -19,7 +19,7 @@ use super::block::Range;
 use super::statement::{Column, Dialect, Relation, Shape, Statement};
 use super::value::Value;
 
-/// What tells rows from what they were, in the words of a database.
+/// How a database tells that a row has changed: SQL whose value differs after every change.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RowMark {
     /// That of a row.
@@ -30,16 +30,16 @@ pub(crate) struct RowMark {
     pub(super) columns_at_look: String,
 }
 
-/// The mark of a row of PostgreSQL: the transaction that wrote it.
+/// PostgreSQL's mark of a row: the transaction that wrote it.
 ///
-/// Of two looks at a range, rows that only the later one sees were written by transactions
-/// that the earlier one did not see: theirs are other numbers than any that it saw. If it
-/// sees no such rows, what has changed is gone, and there are fewer.
+/// Rows changed between two reads were written by transactions that the first read did not
+/// see, so their numbers are new. If nothing is new, rows can only have gone, and the count
+/// tells.
 pub(super) const WRITER_COLUMN: &str = "xmin";
 
 /// The sum of the hashes of the transactions that wrote rows, and `now`, the number that the
-/// next transaction will have. A cast of such a number takes it through text; its age is had
-/// at once, and so is the number again.
+/// next transaction will have. Casting a transaction id goes through text; `age()` is fast,
+/// and the id follows from it.
 fn sum_of_writers(now: &str) -> String {
     format!("coalesce(sum(hashint8extended(({now} - age({WRITER_COLUMN})) & 4294967295, 0)), 0)")
 }
@@ -200,9 +200,8 @@ pub(super) fn statement<'a>(
     }
 }
 
-/// One plan does for all ranges that have the same ends. A block of which it was known that
-/// nothing in the whole server was being written is not looked at at all if nothing has been
-/// since.
+/// Ranges bounded on the same sides share one query plan. A block is skipped altogether if
+/// the server was quiet when its digest was made and nothing has been written since.
 fn of_postgres<'a>(
     relation: &Relation,
     shape: &Shape,
@@ -409,7 +408,7 @@ struct SecondsPerRow {
 
 /// How much the latest counts.
 const LATEST: f64 = 0.2;
-/// After so many readings it is tried again what a digest costs.
+/// After this many readings it is tried again what a digest costs.
 const TRIED_AGAIN: u32 = 200;
 
 impl Costs {

@@ -223,9 +223,9 @@ impl Table {
         self.dialect().names(names)
     }
 
-    /// Whether rows are read with their marks. PostgreSQL has them at hand. MySQL and MariaDB
-    /// make them, which takes them as long as the rows do: so they do not while a first pass
-    /// goes on, nor where digests have been seen not to be worth it.
+    /// Whether rows are read with their marks. PostgreSQL stores them. MySQL and MariaDB
+    /// compute them, which takes as long as the rows; so not during a first pass, nor where
+    /// digests have proved slower.
     fn reads_marks(&self, is_first: bool) -> bool {
         match self.dialect() {
             Dialect::Postgres => true,
@@ -424,8 +424,9 @@ impl Table {
     }
 }
 
-/// Rows that the first statement reads, and bytes that any brings, about.
+/// Rows that the first statement reads.
 const FIRST_READ: usize = 1_000;
+/// Bytes that a statement brings, about.
 const MOST_BYTES: usize = 8 << 20;
 /// Rows that a query may return.
 const MOST_OF_QUERY: usize = 100_000;

@@ -199,9 +199,9 @@ impl Session {
         })
     }
 
-    /// Whether each row of a table says which transaction wrote it: views and tables of
-    /// other servers do not, and a part of those of a table with heirs may not. Where rows are
-    /// hidden from some, one may come into sight without having been written.
+    /// Whether each row tells which transaction wrote it. Views and foreign tables do not, and
+    /// children of an inherited table may not. Under row-level security a row may become
+    /// visible without having been written.
     pub(super) async fn has_mark(&mut self, relation: &Relation) -> Result<bool, FetchFailure> {
         let text = format!(
             "select c.relkind in ('r', 'm') and not c.relhassubclass \
@@ -217,7 +217,7 @@ impl Session {
         if !matches!(said, Some(Value::Text(text)) if text == "t") {
             return Ok(false);
         }
-        // Whoever speaks as PostgreSQL does need not have all of it, or may not let us.
+        // A server that only speaks the protocol may lack these functions, or deny them.
         let text = format!(
             "select age({WRITER_COLUMN}), hashint8extended(0, 0), txid_current_snapshot() \
              from {} limit 0",

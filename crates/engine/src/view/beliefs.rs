@@ -17,7 +17,7 @@ use crate::settings::Settings;
 
 /// Groups that are held at a time by those who need few of them at once.
 const MOST_GROUPS: usize = 500_000;
-/// Groups in a circle are damage, and no reason to go round.
+/// Groups whose parents form a cycle are damage; stop after this many levels.
 const DEEPEST: usize = 100;
 
 /// Reads beliefs at one moment.

@@ -100,13 +100,12 @@ impl ElementFilter {
     }
 }
 
-/// Elements that are read at first, and at a time: a few are there at once, and for many,
-/// pages are larger.
+/// Elements of the first page: a few are there at once.
 const FIRST_PAGE: usize = 100;
+/// Elements of each further page.
 const PAGE: usize = 2000;
-/// If at most one in so many elements is wanted, those are looked for first in what is
-/// kept of all in few bytes: that is gone through many times faster than all that is
-/// known.
+/// If at most one element in this many is wanted, the compact records (`Brief`) are scanned
+/// first: many times faster than reading elements whole.
 const RARE: u64 = 20;
 
 /// Goes through elements in the order of their numbers, page by page.

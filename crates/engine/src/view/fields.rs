@@ -17,7 +17,7 @@ pub struct FieldChange {
     pub after: Value,
 }
 
-/// Text of a field is shown to so many characters.
+/// Text of a field is cut after this many characters.
 const LONGEST_TEXT: usize = 60;
 
 impl fmt::Display for FieldChange {

@@ -129,7 +129,7 @@ pub fn ranked(
             && (wanted.listings || brief.role != Role::Listing)
     };
     if matches!(key.by, SortBy::Locator | SortBy::ChangedAt) {
-        // What these are sorted by is not in what is kept of all in few bytes.
+        // This is not in the compact record.
         let mut walk = Walk::new(wanted.source, WALKED);
         while let Some(page) = walk.next(store)? {
             let page = page.into_iter().filter(|kept| is_wanted(&kept.brief()));
@@ -174,7 +174,7 @@ fn rank_of_kept(by: SortBy, kept: Kept) -> Rank {
             let changed_at = kept.copy.and_then(|copy| copy.changed_at);
             number(changed_at).map_or(Rank::None, Rank::Number)
         }
-        // A page of a list ends with it.
+        // A page token ends with it, so it is shown redacted.
         _ => Rank::Text(redacted(&kept.element.locator).into_owned()),
     }
 }

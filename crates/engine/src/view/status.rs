@@ -20,7 +20,7 @@ use crate::settings::{PolicyName, Settings};
 
 /// How sure an interval is.
 const CONFIDENCE: f64 = 0.9;
-/// So many audit polls are needed for an interval that says something.
+/// An interval from fewer audit polls than this says little.
 const ENOUGH_AUDITS: usize = 100;
 /// How far to go back for them, in days: a day if that is enough.
 const DAYS_BACK: [i64; 3] = [1, 7, 30];
@@ -28,15 +28,15 @@ const MS_PER_DAY: i64 = 86_400_000;
 const SECONDS_PER_DAY: f64 = 86_400.0;
 /// Elements that are looked at; of more, some blocks are left out.
 const MOST_SCANNED: u64 = 100_000;
-/// Sources of which no element was looked at are looked at by themselves, a few elements
-/// each.
+/// Sources of which the sample held no element, and that are looked at by themselves.
 const MOST_MISSED: usize = 50;
+/// Elements of each such source that are read.
 const FEW: usize = 200;
-/// Elements that are asked what is wrong with them; of more, some are left out.
+/// Failing elements whose errors are read; of more, a sample.
 const MOST_ASKED: usize = 5_000;
-/// Elements that change between nearly any two polls whose polls are looked at, and how
-/// many of each.
+/// Fast-changing elements whose latest polls are read.
 const MOST_FAST: usize = 300;
+/// Polls of each of them that are read.
 const LATEST_POLLS: usize = 20;
 /// Polls of today that are counted.
 const MOST_COUNTED: usize = 1_000_000;
