@@ -28,12 +28,15 @@ use crate::signals::Signals;
 use crate::table::{Unfinished, unwritable};
 use crate::talk::{Talk, count};
 
-/// Directories of the site; pages of two of them change every few seconds, the others
-/// hardly ever, as on most real sites. Seconds between changes of the page in the middle
-/// of each kind; most are within a factor of three of it.
+/// Directories of the site.
 const N_DIRECTORIES: usize = 8;
+/// In the first two, pages change every few seconds; in the others hardly ever, as on most
+/// real sites.
 const N_LIVELY: usize = 2;
+/// The median time between changes of a page in the former; most pages are within a factor
+/// of three.
 const LIVELY_SECONDS: f64 = 4.0;
+/// The same in the others.
 const QUIET_SECONDS: f64 = 1800.0;
 /// The share of polls that measure. More than usual: it is a short run.
 const AUDIT: &str = "10%";

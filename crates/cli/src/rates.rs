@@ -70,7 +70,7 @@ const CAPS: [Column; 2] = [
     },
 ];
 
-/// Ids are kept in memory up to so many bytes. The ids of more elements, which
+/// Ids are kept in memory up to this many bytes. The ids of more elements, which
 /// would take more memory than all the rest, are read again when they are needed.
 const KEPT_IDS: usize = 512 << 20;
 

@@ -28,8 +28,9 @@ use crate::websub::Subscriptions;
 const MOST_READING: usize = 8;
 /// Orders of elements that are kept.
 const MOST_ORDERS: usize = 8;
+/// An order is good for this long, and longer if it took long to make.
 const ORDER_FOR: Duration = Duration::from_millis(250);
-/// Whoever waits longer is told to come again.
+/// A request that waits longer than this is told to come again.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// What all requests share, shared.

@@ -6,14 +6,16 @@ use std::time::{Duration, Instant};
 use crate::app::Shared;
 use crate::problem::Problem;
 
-/// So long it is good, whatever it cost; and so many times as long as it took.
+/// A value is good for this long, or for [`TIMES_COST`] times what it took to compute.
 const GOOD_FOR: Duration = Duration::from_millis(250);
+/// For this many times what it took to compute, a value is good.
 const TIMES_COST: u32 = 10;
-/// What takes longer than this is not waited for, if there is an older one that is not
-/// older than the time below.
+/// A computation longer than this is not waited for if a value younger than [`STALE_FOR`] is
+/// at hand.
 const QUICK: Duration = Duration::from_millis(40);
+/// The greatest age of such a value; or twice as long as it is good, if that is more.
 const STALE_FOR: Duration = Duration::from_secs(60);
-/// What is wanted soon is wanted within this: a page is to be there at once.
+/// How long `soon` waits, so that a page comes at once.
 const SOON: Duration = Duration::from_millis(60);
 
 /// The latest value, computed by one at a time.

@@ -27,17 +27,19 @@ use crate::settings::ServerSettings;
 
 /// The longest body of a request.
 pub(crate) const LONGEST_BODY: usize = 1_000_000;
-/// Bodies that are read at a time, and how long each may take.
+/// Bodies that are read at a time.
 const MOST_BODIES: usize = 64;
-/// Of whoever needs no token: they take nobody else's place.
+/// Of these, for requests without the token: they cannot block the others.
 const MOST_BODIES_UNAUTHENTICATED: usize = 16;
+/// How long a body may take to come in.
 const BODY_TIME: Duration = Duration::from_secs(20);
 /// How long an answer may be worked on.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
-/// Sessions are forgotten after a month, and the oldest if there are more than these.
+/// Sessions are forgotten after this: a month.
 const SESSION: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Sessions at a time; the oldest beyond this are forgotten.
 const MOST_SESSIONS: usize = 1000;
-/// Whoever gives a wrong token waits.
+/// Delay after a wrong token.
 const WRONG_TOKEN: Duration = Duration::from_millis(500);
 
 /// Pages run our own script and nothing else, and load nothing from elsewhere.

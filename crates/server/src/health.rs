@@ -16,22 +16,23 @@ use crate::app::Shared;
 use crate::link::EngineState;
 use crate::problem::Problem;
 
-/// How often the engine is asked how it goes, and how long it may take to say so.
+/// How often the engine is asked how it goes.
 const EVERY: Duration = Duration::from_secs(2);
+/// How long it may take to answer.
 const WITHIN: Duration = Duration::from_secs(8);
 /// Without an answer for this long, the engine does not respond.
 const SILENT: Duration = Duration::from_secs(30);
-/// If no poll is answered for so long, and nothing explains it, something is wrong. Within a
-/// minute it is to be told.
+/// If no poll was answered for this long and nothing explains it, `/readyz` fails, within a
+/// minute.
 const STALLED: Duration = Duration::from_secs(40);
-/// So many failures in a row, and no answer, say the same where the budget is spent on
+/// The same after this many failures in a row without an answer, where the budget goes into
 /// them.
 const FAILURES: u64 = 3;
 /// A run that takes over, or begins anew with other settings, is given this long.
 const STARTING: Duration = Duration::from_secs(20);
 /// Hosts that are named where it is said what is wrong.
 const MOST_NAMED: usize = 3;
-/// After a failure it is well again once it has gone well for so long.
+/// After a failure of the engine it is ready again once it has gone well for this long.
 const CONVINCED: Duration = Duration::from_secs(6);
 
 /// How it goes, as far as was seen.

@@ -1,10 +1,9 @@
-//! Hints from outside that come in the ways of others: IndexNow.
+//! Hints by IndexNow.
 //!
-//! They are evidence, which counts for what it has been worth; none is a poll by itself.
-//! Whoever has our token may tell us anything. Others show that a site is theirs: they put
-//! a key into a file of it, which is fetched and compared before what they say counts. It
-//! is fetched of sites alone that we keep something of, and what came of it is remembered
-//! for a while, so that nobody has us ask a site again and again.
+//! A hint is evidence, weighed by how reliable hints have been; it is no poll by itself.
+//! Whoever has our token may send any. Others prove that a site is theirs by a key in a file
+//! on it, which is fetched and compared first, only for sites that we keep something of. The
+//! result is remembered for a while, so that nobody can have us fetch it again and again.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,17 +25,19 @@ use crate::door::Payload;
 use crate::params::Params;
 use crate::problem::Problem;
 
-/// A key is of so many characters, by the protocol.
+/// Characters of a key, by the protocol.
 const KEY: std::ops::RangeInclusive<usize> = 8..=128;
 /// What of a key file is read: the key, and some line ends.
 const MOST_READ: u64 = 1000;
 /// How long a site may take for it.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// For how long a key is known to be good, or not to be.
+/// A key that was found in its file is believed for this long.
 const GOOD_FOR: Duration = Duration::from_secs(3600);
+/// A file that did not hold a key is not fetched again for this long.
 const BAD_FOR: Duration = Duration::from_secs(60);
-/// Keys that are remembered, and files that are fetched at a time.
+/// Keys that are remembered.
 const MOST_KEYS: usize = 1000;
+/// Key files that are fetched at a time.
 const MOST_AT_ONCE: usize = 4;
 /// Addresses in one request, by the protocol.
 const MOST_URLS: usize = 10_000;

@@ -14,7 +14,7 @@ use springtide_sim::{Setup, run};
 use crate::app::Shared;
 use crate::problem::Problem;
 
-/// Elements of a world; of more, every so many-th stands for those around it.
+/// Elements of a world. Of more, evenly spaced ones stand for those around them.
 const MOST_ELEMENTS: usize = 2000;
 /// Polls of an experiment, over all days; a longer one is cut short.
 const MOST_POLLS: f64 = 1_000_000.0;

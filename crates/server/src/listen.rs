@@ -25,16 +25,16 @@ use crate::door::LocalAddr;
 
 /// Connections at a time. A thousand streams of events leave room for others.
 const MOST_CONNECTIONS: usize = 4000;
-/// The header of a request comes within this, or the connection ends; so does one that
-/// has nothing to say for so long.
+/// A request's header must be complete within this; an idle connection is closed after it
+/// too.
 const HEADER_TIME: Duration = Duration::from_secs(20);
-/// Whoever reads nothing for so long is let go.
+/// A client that reads nothing for this long is disconnected.
 const READ_TIME: Duration = Duration::from_secs(30);
-/// A header is at most so long.
+/// The longest header of a request, in bytes.
 const LONGEST_HEADER: usize = 64 * 1024;
 /// Answers under way are waited for this long at the end.
 const GRACE: Duration = Duration::from_secs(1);
-/// Where there are no more files to be had, others may let some go.
+/// Wait before accepting again when file descriptors ran out.
 const NO_FILES: Duration = Duration::from_millis(200);
 
 /// Takes connections until it is told to stop.

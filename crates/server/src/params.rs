@@ -5,10 +5,11 @@ use serde::Serialize;
 
 use crate::problem::Problem;
 
-/// Items of a list where nobody says how many, and the most that there are.
+/// Items of a list where nobody says how many.
 const DEFAULT_LIMIT: usize = 100;
+/// The most items of a list.
 const MAX_LIMIT: usize = 1000;
-/// No text is longer than this.
+/// The longest parameter, in bytes.
 const MAX_PARAM_BYTES: usize = 2000;
 
 /// The parameters of a request.

@@ -97,8 +97,9 @@ pub(crate) struct Folder {
     folder: PathBuf,
 }
 
-/// Where the store is, in the folder of a project, and the bodies in there.
+/// Where the store is, in the folder of a project.
 const STORE: &str = ".springtide";
+/// Where the bodies are, in the folder of the store.
 const BODIES: &str = "bodies";
 
 impl Folder {

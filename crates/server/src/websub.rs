@@ -1,14 +1,13 @@
 //! WebSub: feeds whose hubs tell us when they change.
 //!
-//! A feed that was polled may say who tells of its changes; then we ask to be told, and ask
-//! again before what was granted ends. What we asked for is written down before we ask, so
-//! that whoever verifies it finds us knowing of it, across restarts too. What we are told
-//! is evidence, if it is signed with the secret that the hub was given: of entries that
-//! are news to us the pages are hinted at, and the feed is polled as soon as it may be.
+//! When a polled feed names a hub, we subscribe there and renew before the lease ends. A
+//! subscription is written down before the request, so that the hub's verification finds
+//! it, after a restart too. A push counts if it is signed with the secret that the hub was
+//! given: pages of new or changed entries get a hint, and the feed is polled as soon as it
+//! may be.
 //!
-//! Who is no longer wanted (the source is gone or paused, or its feed names another hub or
-//! topic) is asked to stop, until that is verified or a day is over; whoever goes on is told
-//! so with each push.
+//! If a source is removed or paused, or its feed names another hub or topic, we
+//! unsubscribe, for up to a day; a hub that goes on pushing gets 410.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -41,26 +40,26 @@ const LOOKS: Duration = Duration::from_millis(500);
 const LEASE_SECONDS: i64 = 864_000;
 /// A lease is renewed when this share of it is over: there is time for some more tries.
 const RENEWED_AFTER: f64 = 0.7;
-/// No hub has us ask more often than this.
+/// A lease is renewed no sooner than this, however short a hub makes it.
 const SHORTEST_MS: i64 = 2000;
-/// One that does not answer is asked again after this, then after twice as long, at most
-/// after the longest.
+/// A hub that does not answer is asked again after this, then after twice as long, and so on.
 const FIRST_RETRY_MS: i64 = 15_000;
+/// The longest wait between two tries.
 const LONGEST_RETRY_MS: i64 = 86_400_000;
 /// A hub that says no is asked again after this.
 const DENIED_MS: i64 = 3_600_000;
-/// So long after we asked, nobody verifies it any more.
+/// A hub's verification is accepted for this long after our request.
 const VERIFIED_WITHIN_MS: i64 = 86_400_000;
 /// What of a hub's answer is read.
 const MOST_ANSWERED: u64 = 10_000;
 /// Entries of what was pushed that are looked at.
 const MOST_ENTRIES: usize = 1000;
-/// For so long a hub is asked to stop.
+/// We try to unsubscribe for this long.
 const LEAVING_MS: i64 = 86_400_000;
-/// Hubs that are being asked to stop; beyond that the oldest are left to find out.
+/// Hubs being unsubscribed from; the oldest beyond this are dropped.
 const MOST_LEAVING: usize = 1000;
 
-/// All that we are told of, or want to be.
+/// Our subscriptions at hubs.
 #[derive(Default)]
 pub(crate) struct Subscriptions {
     /// By the names of sources; nothing until they were read.
@@ -70,7 +69,7 @@ pub(crate) struct Subscriptions {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct SubscriptionState {
     of: BTreeMap<String, Subscription>,
-    /// Who is asked to stop, the oldest first.
+    /// What we unsubscribe from, the oldest first.
     #[serde(default)]
     leaving: Vec<Unsubscribing>,
 }
@@ -82,14 +81,14 @@ struct Subscription {
     secret: String,
     /// When we asked for it, unless that was verified since.
     asked_at: Option<i64>,
-    /// Until when we are told.
+    /// When the lease ends.
     until: Option<i64>,
     /// When we ask next.
     next_at: i64,
     n_tries: u32,
 }
 
-/// What we were told, or may have been, and want to hear no more.
+/// A subscription that we give up, if the hub has granted it or still may.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Unsubscribing {
     source: String,
@@ -102,7 +101,7 @@ struct Unsubscribing {
     n_tries: u32,
 }
 
-/// Something to ask a hub for.
+/// A request to a hub.
 struct HubRequest {
     source: String,
     hub: Url,
@@ -111,7 +110,7 @@ struct HubRequest {
 }
 
 enum HubAction {
-    /// To be told, in pushes that are signed with this.
+    /// Pushes that are signed with this.
     Subscribe {
         secret: String,
     },
@@ -119,7 +118,7 @@ enum HubAction {
 }
 
 impl SubscriptionState {
-    /// Asks no more to be told of a source, and its hub to stop, if it may tell.
+    /// Ends the subscription to a source, and unsubscribes if its hub may still push.
     fn leave(&mut self, source: &str, now: i64) {
         let Some(left) = self.of.remove(source) else {
             return;
@@ -197,7 +196,7 @@ impl Subscriptions {
     }
 }
 
-/// By whom we are told of a source, and until when, as far as that was granted.
+/// The hub at which we are subscribed to a source, and until when, if that was granted.
 pub(crate) async fn subscribed_hub(app: &Shared, source: &str) -> Option<(String, Option<Moment>)> {
     let state = app.subscriptions.state(app).await.ok()?;
     let known = state.as_ref()?.of.get(source)?;
@@ -210,7 +209,8 @@ async fn keep(app: &Shared, state: &SubscriptionState) -> Result<(), Problem> {
     app.link.keep_note(NOTE, bytes).await
 }
 
-/// Asks to be told for as long as the server lives, if others can reach it.
+/// Subscribes, renews and unsubscribes for as long as the server lives, if others can reach
+/// it.
 pub(crate) async fn subscribe(app: Shared) {
     let Some(public) = app.settings.public.clone() else {
         return;

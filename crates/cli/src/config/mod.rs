@@ -43,10 +43,13 @@ pub(crate) const DEFAULT_BUDGET: f64 = 1000.0;
 /// Of all polls, those that measure. One in fifty costs hardly any freshness, and
 /// tells it to a few per cent within a day or two.
 const DEFAULT_AUDIT: f64 = 0.02;
+/// The longest that a request may take: far more than a server that works needs.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest body, in bytes: far more than pages have.
 const DEFAULT_MAX_BODY: u64 = 10_000_000;
-/// As often as a person in a hurry.
+/// One request a second for each host.
 const DEFAULT_GROUP_PER_DAY: f64 = 86_400.0;
+/// Two requests at a time for each host.
 const DEFAULT_CONCURRENCY: u32 = 2;
 /// The sampling paper's.
 const DEFAULT_CYCLE_DAYS: f64 = 30.0;
@@ -54,8 +57,9 @@ const DEFAULT_CYCLE_DAYS: f64 = 30.0;
 const DEFAULT_MAX_ELEMENTS: u64 = 100_000;
 /// What following links may find: traps are endless.
 const DEFAULT_MAX_SITE_ELEMENTS: u64 = 10_000;
+/// How many links away a page may be.
 const DEFAULT_MAX_DEPTH: u16 = 5;
-/// The most that a request may take; beyond, a stop would not be seen as one.
+/// The longest timeout: beyond a day, a hung request looks like a running one.
 const LONGEST_TIMEOUT_DAYS: f64 = 1.0;
 
 /// Everything that a project says.

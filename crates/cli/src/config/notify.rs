@@ -105,10 +105,11 @@ fn check_private(url: &Url, http: &HttpSettings) -> Result<(), String> {
     }
 }
 
-/// The ports of RFC 8314: mail that is handed in, encrypted from the first byte or later;
-/// and of RFC 5321, where nobody says who they are.
+/// Where mail is handed in over TLS from the first byte (RFC 8314).
 const SMTPS_PORT: u16 = 465;
+/// Where mail is handed in by a user who signs in (RFC 6409).
 const SUBMISSION_PORT: u16 = 587;
+/// Where servers take mail, without a user (RFC 5321).
 const SMTP_PORT: u16 = 25;
 
 /// `[smtp]`.

@@ -10,14 +10,17 @@ use springtide_policy::query::Split;
 
 use super::{address, file};
 
-/// What search boxes commonly give.
+/// Results on a page, as most search boxes have it.
 const DEFAULT_PAGE_SIZE: u32 = 10;
+/// The number of the first page, as most search boxes have it.
 const DEFAULT_FIRST_PAGE: u32 = 1;
+/// Results of a query in all, as most search boxes have it.
 const DEFAULT_TOP: u32 = 1000;
 /// Longer than most rows go without being in an answer.
 const DEFAULT_MAX_INTERVAL_DAYS: f64 = 7.0;
+/// The first pause after a refusal: a minute.
 const DEFAULT_PAUSE_DAYS: f64 = 60.0 / 86_400.0;
-/// A page that is longer is no page.
+/// The most results on a page: one with more is a mistake in the settings.
 const LONGEST_PAGE: u32 = 10_000;
 
 /// What is wrong, and what to do about it.

@@ -24,8 +24,9 @@ pub(super) struct Layout {
 
 /// A part of a name is no longer, in bytes; file systems take 255.
 const LONGEST_PART: usize = 120;
-/// A whole name is no longer, in bytes and in parts.
+/// A whole name is no longer, in bytes.
 const LONGEST_NAME: usize = 700;
+/// A name has no more parts.
 const DEEPEST: usize = 30;
 
 impl Layout {

@@ -318,7 +318,7 @@ pub(super) fn keep_fresh(
     }
 }
 
-/// Where nobody reads, to say anything would be to wait for ever.
+/// Silences a failure if nobody reads standard error: writing to it would block.
 fn silence_if_unread(is_read: bool, failure: Failure) -> Failure {
     match is_read {
         true => failure,

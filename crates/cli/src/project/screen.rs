@@ -62,7 +62,7 @@ pub(super) struct Screen {
 const MOST_TO_SHOW: usize = 1024;
 /// How long the last events may take to be shown.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// The foot is written anew so often.
+/// How often the status line is written anew.
 const TICK: Duration = Duration::from_millis(500);
 
 impl Screen {
@@ -92,7 +92,7 @@ impl Screen {
                 }
                 reporter.tick();
             }
-            // The foot goes when it is dropped.
+            // The status line goes when it is dropped.
             drop(reporter);
             drop(end);
         });
@@ -424,9 +424,9 @@ struct FirstPass {
     lately: VecDeque<(Instant, u64)>,
 }
 
-/// The rate of first polls is that of so long,
+/// First polls of this span of time give their rate.
 const RATE_WINDOW: Duration = Duration::from_secs(30);
-/// and is not told before so long: the first few come all at once.
+/// No rate is told before this: the first few polls come all at once.
 const MIN_SAMPLE: Duration = Duration::from_secs(2);
 
 impl FirstPass {
@@ -485,9 +485,9 @@ struct StatusSnapshot {
     freshness: Option<f64>,
 }
 
-/// How often one looks, at the most,
+/// The status is read no more often than this.
 const LOOKS: Duration = Duration::from_secs(1);
-/// and how small a share of the time may be spent on it: one in so many.
+/// Between two readings, this many times as long passes as the last one took.
 const IDLE_FACTOR: u32 = 20;
 
 impl StatusWatch {

@@ -18,8 +18,9 @@ use crate::talk::{Talk, count, percent, plural, size};
 
 /// Sources in the table for a person.
 const WORST: usize = 10;
-/// Kinds of errors that are told to a person, and how long an example may be.
+/// Kinds of errors that are told to a person.
 const MOST_ERRORS: usize = 3;
+/// The longest example of one, in characters.
 const LONGEST_EXAMPLE: usize = 120;
 /// What an element that is gone says is no error to a person.
 const GONE: [&str; 3] = ["gone", "moved", "unlisted"];

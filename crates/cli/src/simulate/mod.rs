@@ -28,6 +28,7 @@ use crate::talk::{Talk, count};
 
 /// How long a world lasts that does not say.
 const SPAN_DAYS: f64 = 365.0;
+/// From batch to batch, if nobody says.
 const CYCLE_DAYS: f64 = 30.0;
 
 pub(crate) fn run(args: &args::Simulate, talk: Talk) -> Outcome<()> {

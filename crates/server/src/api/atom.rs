@@ -15,8 +15,9 @@ use crate::feed::NumberedChange;
 use crate::params::Params;
 use crate::problem::Problem;
 
-/// Entries of a feed, and how much of a diff is in each.
+/// Entries of a feed.
 const ENTRIES: usize = 50;
+/// The longest diff in an entry, in bytes.
 const LONGEST_DIFF: usize = 20_000;
 
 /// What a change changed, if both versions are kept; cut if it is long.

@@ -27,6 +27,7 @@ use crate::problem::Problem;
 /// Elements that are looked at for one page; whoever looks for something rare goes on with
 /// the next.
 const MOST_LOOKED: usize = 20_000;
+/// Elements that are read from the store at a time.
 const LOOKED_AT_ONCE: usize = 2000;
 /// Polls that are told of one element.
 const POLLS: usize = 50;

@@ -91,16 +91,19 @@ const NOTE: &str = "outbox";
 const LOOKS: Duration = Duration::from_millis(500);
 /// How often elements and the target are looked at.
 const STATES_EVERY: Duration = Duration::from_secs(3);
-/// Changes that are read at once, and events in a notice.
+/// Changes that are read at once.
 const PAGE: usize = 500;
+/// Events in a notice.
 const MOST_EVENTS: usize = 100;
 /// Notices that wait for one receiver; the oldest are given up for new ones.
 const MOST_WAITING: usize = 5000;
 /// Elements that are known to be failing.
 const MOST_FAILING: usize = 100_000;
-/// The first try again, the longest wait between two, and when it is given up.
+/// A notice that was not accepted is sent again after this, and then ever more rarely.
 const FIRST_RETRY_MS: i64 = 2000;
+/// The longest wait between two tries.
 const LONGEST_RETRY_MS: i64 = 3_600_000;
+/// The age at which a notice is dropped.
 const GIVEN_UP_MS: i64 = 86_400_000;
 
 /// What is still to be told, to whom, and how far that has come.

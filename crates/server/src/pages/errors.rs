@@ -6,11 +6,13 @@ use springtide_store::{Moment, Poll, Reader, Source};
 use super::html::{Bar, Html, bars, when};
 use crate::problem::Problem;
 
-/// Those of one source that are counted, and those that are listed.
+/// Failed polls of one source that are counted.
 const MOST_COUNTED: usize = 2000;
+/// Failed polls that are listed.
 const LISTED: usize = 20;
-/// How far back they are counted, in how many parts.
+/// How far back they are counted, in milliseconds.
 const BACK: i64 = 7 * 86_400_000;
+/// Parts of that time, each with a count.
 const PARTS: usize = 42;
 
 /// A poll that went wrong.

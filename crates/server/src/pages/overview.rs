@@ -17,12 +17,15 @@ use crate::app::Shared;
 use crate::feed::numbered;
 use crate::problem::Problem;
 
-/// Changes on the page, and those of a day that are counted.
+/// Changes on the page.
 const LATEST: usize = 12;
+/// Changes of a day that are counted.
 const MOST_COUNTED: usize = 1000;
+/// A day, in milliseconds.
 const DAY: i64 = 86_400_000;
-/// How far back the line of freshness goes, and its points at most.
+/// How far back the line of freshness goes, in milliseconds.
 const BACK: i64 = 7 * DAY;
+/// Points of the line, at most.
 const POINTS: usize = 40;
 /// Audits to a point, at least.
 const ENOUGH: usize = 8;
