@@ -85,7 +85,7 @@ impl Talk {
     }
 }
 
-/// A line at the foot of a terminal, below all that is said.
+/// A line at the bottom of a terminal, below all that is said.
 pub(crate) struct StatusLine {
     bar: ProgressBar,
 }

@@ -1,5 +1,5 @@
-//! What a run tells while it goes on: to a person at a terminal, with a line at the foot
-//! that says how things stand; as lines for a log; or as JSON for a program.
+//! What a run tells while it goes on: to a person at a terminal, with a status line; as
+//! lines for a log; or as JSON for a program.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IsTerminal;
@@ -25,7 +25,7 @@ use crate::units::PaceUnit;
 /// In which form what happens is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// What changed, and a line at the foot.
+    /// What changed, and a status line.
     Terminal,
     /// A line for each poll.
     Lines,
@@ -314,7 +314,7 @@ impl Terminal {
                 ));
             }
             Event::Paused(paused) => {
-                // Once for each host; the foot says the rest.
+                // Once for each host; the status line says the rest.
                 match self.paused_hosts.contains_key(&paused.host) {
                     true => self.explain(paused_line(&paused)),
                     false => self.status_line.say(paused_line(&paused)),

@@ -44,11 +44,11 @@ fn values_are_checked_where_they_are_read() {
         ),
         (
             "[http]\nallow_private = [\"10.0.0.0/99\"]\n",
-            "no address and no network",
+            "neither an address nor a network",
         ),
         (
             "[source.a]\nkind = \"page\"\nurl = \"http://a.example/\"\nallow_private = \"10.0.0.0/99\"\n",
-            "no address and no network",
+            "neither an address nor a network",
         ),
         ("[http]\ntimeout = \"40d\"\n", "longer than a day"),
         (

@@ -261,7 +261,7 @@ fn a_wrong_password_is_nowhere_to_be_read() {
     let place = project(&origin, &settings(port, "wrong-password"));
     let refused = place
         .run("notify test ops")
-        .failed(1, &["not taken", "mailto:ops@example.org"]);
+        .failed(1, &["did not accept the notice", "mailto:ops@example.org"]);
     for said in [&refused.stderr, &refused.stdout] {
         assert!(!said.contains("wrong-password"), "{said}");
         let encoded = base64(b"\0us@example.org\0wrong-password");
@@ -331,7 +331,7 @@ fn mail_goes_in_secret_to_a_server_that_is_trusted_and_to_no_other() {
         let other_name = secret_project(scheme, "127.0.0.1", port, "ca = \"ca.pem\"\n");
         for place in [unknown, other_name] {
             let refused = place.run("notify test 1");
-            let refused = refused.failed(1, &["not taken", "certificate"]);
+            let refused = refused.failed(1, &["did not accept the notice", "certificate"]);
             assert!(
                 !refused.stderr.contains("right-password"),
                 "{}",
@@ -352,6 +352,8 @@ fn mail_goes_in_secret_to_a_server_that_is_trusted_and_to_no_other() {
 fn a_server_that_does_not_keep_secrets_is_told_none() {
     let (port, letters) = MailServer::new(Secrecy::Never).start();
     let place = secret_project("smtps", "localhost", port, "ca = \"ca.pem\"\n");
-    place.run("notify test 1").failed(1, &["not taken"]);
+    place
+        .run("notify test 1")
+        .failed(1, &["did not accept the notice"]);
     assert!(letters.lock().unwrap().is_empty());
 }

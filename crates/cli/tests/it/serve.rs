@@ -317,7 +317,7 @@ fn a_token_is_asked_for_where_there_is_one() {
         .failed(2, &["without a token"]);
     place
         .run("serve --listen nowhere")
-        .failed(2, &["no address"]);
+        .failed(2, &["is not an address"]);
 }
 
 #[test]

@@ -144,7 +144,7 @@ fn a_hub_is_asked_to_tell_and_what_it_tells_is_evidence() {
     assert_eq!(verified.status, 200, "{verified:?}");
 
     let page = serving.get("/sources/news").body;
-    assert!(page.contains("127.0.0.1 tells of its changes"), "{page}");
+    assert!(page.contains("Subscribed at 127.0.0.1"), "{page}");
 
     // What is not signed by the hub counts for nothing.
     origin.script("/feed.xml", reply(101));

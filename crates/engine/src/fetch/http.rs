@@ -276,10 +276,10 @@ impl Client {
             }
         };
         let answered_at = self.clock.wall_time();
-        if let Some(nonsense) = unexpected_status(response.status().as_u16(), ask) {
+        if let Some(problem) = unexpected_status(response.status().as_u16(), ask) {
             return Err(FetchFailure::new(
                 FailureKind::Answer,
-                format!("{host} {nonsense}"),
+                format!("{host} {problem}"),
             ));
         }
         let mut answer = Answer {

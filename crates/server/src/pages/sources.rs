@@ -158,7 +158,7 @@ struct SourcePage {
     is_in_file: bool,
     is_paused: bool,
     trust: Vec<TrustRow>,
-    told_by: Option<Html>,
+    subscription: Option<Html>,
     message: Option<String>,
     error: Option<String>,
     measured: Html,
@@ -291,7 +291,7 @@ async fn one(
     let count = |name: &str, n: u64| still(name, Some(n as f64), Format::Count, "");
     let age = source.age_seconds;
     let code = problem.as_ref().map_or(StatusCode::OK, |p| p.status);
-    let told_by = match websub::subscribed_hub(app, &view.name).await {
+    let subscription = match websub::subscribed_hub(app, &view.name).await {
         Some((hub, Some(until))) if until > now => Some(Html::joined(&[
             Html::from(&*format!("Subscribed at {hub} until ")),
             when(Some(until), now, ""),
@@ -311,7 +311,7 @@ async fn one(
         url: view.url.clone(),
         is_in_file: view.is_in_file,
         is_paused: view.is_paused,
-        told_by,
+        subscription,
         trust: view
             .trust
             .iter()
