@@ -278,7 +278,7 @@ fn a_wrong_password_is_nowhere_to_be_read() {
     // What makes no sense is refused before anything is sent.
     for (old, new, word) in [
         ("[\"127.0.0.1\"]", "false", "allow_private"),
-        ("mailto:ops@example.org", "mailto:nobody", "no address"),
+        ("mailto:ops@example.org", "mailto:nobody", "not an address"),
         ("smtp://", "pop3://", "smtp"),
         ("us%40example.org@", "us:secret@", "password"),
         ("\"right-password\"", "\"env:NOT_SET_HERE\"", "NOT_SET_HERE"),
