@@ -1,7 +1,7 @@
 //! Brings the store in step with the settings: which sources there are, and which
 //! elements lists name.
 //!
-//! [`register`] does it for all sources, [`import`] adds the addresses of one [`List`].
+//! [`reconcile`] does it for all sources, [`import`] adds the addresses of one [`List`].
 //! Both ask nobody. A list of any length is read twice, once to see that it is sound and
 //! once to take it in, so a bad line leaves everything as it was; of each address sixteen
 //! bytes are held.
