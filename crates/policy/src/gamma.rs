@@ -52,11 +52,6 @@ impl Gamma {
         (-self.shape * (days / self.per).ln_1p()).exp()
     }
 
-    /// The chance that something does, to all its digits.
-    pub(crate) fn changed(self, days: f64) -> f64 {
-        -(-self.shape * (days / self.per).ln_1p()).exp_m1()
-    }
-
     /// The rate below which the true one lies with this probability, strictly
     /// between 0 and 1.
     pub fn quantile(self, probability: f64) -> f64 {

@@ -15,7 +15,9 @@
 use std::f64::consts::SQRT_2;
 use std::sync::LazyLock;
 
-use crate::numeric::{Curve, UnitCurve, exponential_integral, series_from, solve_rising};
+use crate::numeric::{
+    Curve, UnitCurve, exponential_integral, quick_exp, quick_ln, series_from, solve_rising,
+};
 use crate::{Cost, Gamma, Rate, Span, Weight};
 
 /// What is to be kept low, or high.
@@ -229,8 +231,8 @@ pub(crate) fn blended_value(belief: Gamma, blend: Blend, t: f64) -> Worth {
         };
     }
     let grown = 1.0 + y;
-    let length = grown.ln();
-    let fresh = (-a * length).exp();
+    let length = quick_ln(grown);
+    let fresh = quick_exp(-a * length);
     // ∫ x^(−a) dx and ∫ x^(1−a) dx from 1 to 1 + y.
     let area = |power: f64, end: f64| {
         if power.abs() < 1e-7 {
@@ -251,6 +253,20 @@ pub(crate) fn blended_value(belief: Gamma, blend: Blend, t: f64) -> Worth {
     }
 }
 
+/// How likely an element has changed by some time, as good as [`blended_value`].
+pub(crate) fn chance_changed(belief: Gamma, t: f64) -> f64 {
+    let Gamma { shape: a, per: b } = belief;
+    let y = t / b;
+    let small = (a + 1.0) * y;
+    if small < 0.03 {
+        let second = small * (a + 2.0) * y;
+        let third = second * (a + 3.0) * y;
+        a * y * (1.0 - small / 2.0 + second / 6.0 - third / 24.0)
+    } else {
+        1.0 - quick_exp(-a * quick_ln(1.0 + y))
+    }
+}
+
 /// How long after a poll the next is worth `wanted`, to within a fiftieth of it;
 /// `longest` if it is not by then.
 pub(crate) fn blended_value_reaches(belief: Gamma, blend: Blend, wanted: f64, longest: f64) -> f64 {
@@ -263,16 +279,25 @@ pub(crate) fn blended_value_reaches(belief: Gamma, blend: Blend, wanted: f64, lo
         (3.0 * wanted * per / (shape * (blend.age + blend.content))).cbrt()
     };
     let later = early + (early * early * (shape + 1.0) / (3.0 * per)).min(early);
-    let mut t = later.clamp(longest * 1e-12, longest);
+    blended_value_reaches_near(belief, blend, wanted, (later, longest))
+}
+
+/// The same, if it is known to be near some time: then it takes one look or two.
+pub(crate) fn blended_value_reaches_near(
+    belief: Gamma,
+    blend: Blend,
+    wanted: f64,
+    (near, longest): (f64, f64),
+) -> f64 {
+    // After a step as short as this, what is left is a hundredth of the time at most.
+    const LAST_STEP: f64 = 0.1;
+    let mut t = near.clamp(longest * 1e-12, longest);
     for _ in 0..40 {
         let Worth { value, slope, .. } = blended_value(belief, blend, t);
         // Newton's method on logarithms, where value is close to a power of time:
         // ln x and e^x by the first terms of their continued fractions, since the
         // last digits of a step do not matter.
         let short = 2.0 * (wanted - value) / (wanted + value);
-        if short.abs() < 0.02 {
-            break;
-        }
         let step = (short * value / (t * slope)).clamp(-1.5, 1.5);
         if t >= longest && step > 0.0 {
             return longest;
@@ -280,6 +305,9 @@ pub(crate) fn blended_value_reaches(belief: Gamma, blend: Blend, wanted: f64, lo
         let square = step * step / 12.0;
         t *= (1.0 + step / 2.0 + square) / (1.0 - step / 2.0 + square);
         t = t.min(longest);
+        if step.abs() < LAST_STEP {
+            break;
+        }
     }
     t
 }

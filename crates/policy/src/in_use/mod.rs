@@ -59,6 +59,8 @@ pub(crate) struct Memory {
     /// the last of them.
     week: [u16; 7],
     day: i32,
+    /// Whether a poll was made: only then is the interval its own.
+    is_polled: bool,
 }
 
 impl InUse {
@@ -73,7 +75,14 @@ impl InUse {
             changed_at: now.0,
             week: [0; 7],
             day: now.0.floor() as i32,
+            is_polled: false,
         }
+    }
+
+    /// Whether an element waits for as long as a round takes, and not longer or shorter by
+    /// what its polls have shown.
+    pub(crate) fn waits_a_round(self, memory: &Memory) -> bool {
+        self == Self::FixedInterval || !memory.is_polled
     }
 
     /// When the next poll is due after one that showed `outcome`.
@@ -82,6 +91,7 @@ impl InUse {
     pub(crate) fn due(self, memory: &mut Memory, outcome: Outcome, now: Time, fixed: Span) -> Time {
         let changed = outcome.is_change();
         let interval = f64::from(memory.interval);
+        memory.is_polled = true;
         match self {
             Self::Nutch => {
                 if changed {

@@ -104,6 +104,15 @@ impl Terms {
             shadow: Shadow::None,
         }
     }
+
+    /// How many polls a day a round is reckoned with. Where all begins with a pause, any
+    /// number will do until there is a budget.
+    fn first_per_day(&self) -> f64 {
+        match self.budget.as_per_day() {
+            0.0 => 1.0,
+            per_day => per_day,
+        }
+    }
 }
 
 /// Whether rates are learned beside a policy that does not learn: a plan whose rates
@@ -264,7 +273,7 @@ impl Scheduler {
             Mode::Planned(planned) => {
                 planned.set_budget(budget, &self.groups, plan_time(self.window, now));
             }
-            Mode::Paced(paced) => paced.set_budget(budget),
+            Mode::Paced(paced) => paced.set_budget(budget, now),
             Mode::Sampled(sampled) => {
                 sampled.per_cycle = (budget.as_per_day() * sampled.cycle).round();
             }

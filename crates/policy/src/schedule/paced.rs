@@ -136,9 +136,11 @@ impl Paced {
     }
 
     /// From now on the budget is another.
-    pub(super) fn set_budget(&mut self, budget: &Budget) {
+    pub(super) fn set_budget(&mut self, budget: &Budget, now: Time) {
         match &mut self.queue {
-            Queue::InUse(in_use) => in_use.set_budget(&self.elements, &self.is_here, budget),
+            Queue::InUse(in_use) => {
+                in_use.set_budget(&self.elements, &self.is_here, budget, now);
+            }
             Queue::Learned(learned) => learned.set_budget(budget.as_per_day()),
             Queue::Custom(custom) => custom.set_budget(budget),
         }
@@ -306,7 +308,7 @@ impl InUseQueue {
     pub(super) fn new(rule: InUse, terms: &Terms, present: Present<'_>, now: Time) -> Self {
         // What a first round takes.
         let total: f64 = present.iter().map(|(_, element)| element.cost.0).sum();
-        let round = total / terms.budget.as_per_day();
+        let round = total / terms.first_per_day();
         let mut in_use = Self {
             rule,
             memories: Vec::with_capacity(present.len()),
@@ -321,13 +323,29 @@ impl InUseQueue {
         in_use
     }
 
-    /// A round takes as long as the elements that are there cost.
-    fn set_budget(&mut self, elements: &Elements, is_here: &[bool], budget: &Budget) {
+    /// A round takes as long as the elements that are there cost; and what is left of it, for
+    /// those who wait for it, is as much longer or shorter.
+    fn set_budget(&mut self, elements: &Elements, is_here: &[bool], budget: &Budget, now: Time) {
         let ids = (0..).zip(is_here).filter(|(_, is_here)| **is_here);
-        let total: f64 = ids.map(|(id, _)| elements.get(ElementId(id)).cost.0).sum();
-        if budget.as_per_day() > 0.0 {
-            self.fixed = Span(total / budget.as_per_day());
+        let ids: Vec<u32> = ids.map(|(id, _)| id).collect();
+        let costs = ids.iter().map(|&id| elements.get(ElementId(id)).cost.0);
+        let total: f64 = costs.sum();
+        if budget.as_per_day() == 0.0 {
+            return;
         }
+        let fixed = Span(total / budget.as_per_day());
+        let scale = fixed.0 / self.fixed.0;
+        if scale > 0.0 && scale.is_finite() {
+            for id in ids {
+                let left = self.queue.due(id).map(|due| due - now.0);
+                if let Some(left) = left.filter(|&left| left > 0.0)
+                    && self.rule.waits_a_round(&self.memories[id as usize])
+                {
+                    self.queue.put(id, now.0 + left * scale);
+                }
+            }
+        }
+        self.fixed = fixed;
     }
 
     fn add(&mut self, id: ElementId, now: Time) {

@@ -78,6 +78,9 @@ impl Clock {
     }
 
     fn when(&self, shown: f64) -> Time {
+        if self.speed == 0.0 {
+            return Time::NEVER;
+        }
         Time(self.set_at.0 + (shown - self.shown).max(0.0) / self.speed)
     }
 
@@ -202,7 +205,16 @@ impl Planned {
     pub(super) fn set_budget(&mut self, budget: &Budget, groups: &Groups, now: Time) {
         self.is_settled = false;
         self.budget = budget.clone();
-        self.plan_again(groups, now);
+        if self.is_paused() {
+            // Everyone keeps their place until polls are made again.
+            self.clock.run_at(0.0, now);
+        } else {
+            self.plan_again(groups, now);
+        }
+    }
+
+    fn is_paused(&self) -> bool {
+        self.budget.as_per_day() == 0.0
     }
 
     pub(super) fn wake_at(&mut self) -> Time {
@@ -335,6 +347,9 @@ impl Planned {
             && self.policy.floor == Frequency::ZERO
             && self.budget.caps().iter().len() == 0;
         let is_far = (self.wanted - self.planned).abs() > DRIFT * self.planned;
+        if self.is_paused() {
+            return;
+        }
         if self.planned == 0.0 || is_far && !scales {
             self.plan_again(groups, now);
         } else if self.wanted > 0.0 {
@@ -384,9 +399,10 @@ impl Planned {
             let frequency = frequency.as_per_day();
             let member = &mut self.members[id.index()];
             // An element keeps its place: what is left of its period.
+            // What is polled for the first time, or again, comes at its phase.
             let left = match self.queue.due(id.0) {
                 Some(due) => ((due - shown) * member.frequency).max(0.0),
-                None => 1.0,
+                None => (member.place + member.phase).rem_euclid(1.0),
             };
             member.frequency = frequency;
             self.wanted += self.elements.get(id).cost.0 * frequency;

@@ -5,6 +5,7 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64;
 use springtide_policy::agenda::FirstPolls;
+use springtide_policy::in_use::InUse;
 use springtide_policy::plan::Rule;
 use springtide_policy::schedule::{Choice, Terms};
 use springtide_policy::{Budget, Element, Elements, Groups, Order, Rate};
@@ -283,6 +284,37 @@ fn elements_that_join_are_polled_no_worse_than_by_turns() {
         "{:?}",
         n_polls.iter().max()
     );
+}
+
+/// A pause may come first, too: then there is no budget to go by until it ends.
+#[test]
+fn in_pauses_nobody_is_polled_and_afterwards_everyone_is() {
+    let n = 50;
+    let world = world(&vec![0.5; n], 9.0, 2);
+    for choice in [
+        Choice::Learned,
+        uniform(&world),
+        Choice::InUse(InUse::FixedInterval),
+        Choice::InUse(InUse::Nutch),
+    ] {
+        let mut setup = setup(choice.clone(), 0.0, Start::Warm);
+        setup.later_budgets = [(1.0, 100.0), (3.0, 0.0), (5.0, 100.0)]
+            .map(|(day, per_day)| (day, Budget::per_day(per_day).unwrap()))
+            .to_vec();
+        let (polls, _) = played(&world, &setup, &[]);
+        for (from, until) in [(0.0, 1.0), (3.01, 5.0)] {
+            assert_eq!(count(&polls, from, until).0, 0, "{choice:?}");
+        }
+        for (from, until) in [(1.0, 3.0), (5.0, 9.0)] {
+            let (n_polls, n_pages, _) = count(&polls, from, until);
+            let allowed = (100.0 * (until - from)) as usize;
+            assert!(
+                n_polls.abs_diff(allowed) <= allowed / 20,
+                "{choice:?}: {n_polls}"
+            );
+            assert_eq!(n_pages, n, "{choice:?}");
+        }
+    }
 }
 
 #[test]

@@ -37,9 +37,9 @@ pub(super) struct Clock {
 /// What is added to changes seen and expected: a group is believed to run as
 /// usual until it has shown about so many.
 const USUAL: f64 = 2.0;
-/// How long half of what was seen counts, in days: longer than a burst, shorter
-/// than a regime.
-const HALF_LIFE: f64 = 3.0;
+/// How long half of what was seen counts, in days: as long as most bursts. Half as much
+/// does as well where polls are days apart, twice as much where they are months apart.
+const HALF_LIFE: f64 = 1.0;
 /// How long what was seen is news.
 const NEWS: f64 = HALF_LIFE / std::f64::consts::LN_2;
 

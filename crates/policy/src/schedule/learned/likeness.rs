@@ -1,6 +1,7 @@
 //! How alike the elements of a group are.
 
 use crate::Gamma;
+use crate::numeric::quick_exp;
 
 /// The shape of the gamma distribution that rates in a group have, fitted as polls
 /// come in.
@@ -34,11 +35,10 @@ pub(super) struct ShapeEvidence {
     information: f64,
 }
 
-/// The shape to begin with: below one, since most elements change less than the
-/// mean.
-const SHAPE: f64 = 0.6;
-/// The information to begin with: as from some dozens of polls.
-const INFORMATION: f64 = 3.0;
+/// The shape to begin with: most elements change less than the mean.
+const SHAPE: f64 = 1.0;
+/// The information to begin with: as from a dozen polls.
+const INFORMATION: f64 = 1.0;
 /// The least and the greatest shape. Beyond these nothing is gained.
 const SHAPES: (f64, f64) = (0.15, 30.0);
 /// A change as likely as this says nothing of shapes.
@@ -63,7 +63,7 @@ impl Likeness {
         Self {
             log_shape,
             information: information.max(INFORMATION),
-            shape: log_shape.exp(),
+            shape: quick_exp(log_shape),
         }
     }
 
@@ -84,7 +84,7 @@ impl Likeness {
         self.information += evidence.information;
         self.log_shape = (self.log_shape + evidence.slope / self.information)
             .clamp(SHAPES.0.ln(), SHAPES.1.ln());
-        self.shape = self.log_shape.exp();
+        self.shape = quick_exp(self.log_shape);
     }
 }
 
@@ -93,7 +93,7 @@ impl ShapeEvidence {
     /// was found changed or not after an interval. `None` if that says nothing.
     pub(super) fn of(prior: Gamma, belief: Gamma, interval: f64, changed: bool) -> Option<Self> {
         let length = (interval / belief.per).ln_1p();
-        let fresh = (-belief.shape * length).exp();
+        let fresh = quick_exp(-belief.shape * length);
         let stale = 1.0 - fresh;
         if !(1e-12..SURE).contains(&stale) {
             return None;

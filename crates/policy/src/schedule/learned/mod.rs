@@ -34,8 +34,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::{Terms, phases};
 use crate::estimate::updated;
 use crate::hint::{HintRecord, Hinting};
-use crate::numeric::fading;
-use crate::value::{Blend, Worth, blended_value, blended_value_reaches};
+use crate::numeric::{fading, quick_exp, quick_ln};
+use crate::value::{
+    Blend, Worth, blended_value, blended_value_reaches, blended_value_reaches_near, chance_changed,
+};
 use crate::{
     Element, ElementId, Elements, Gamma, GroupId, Groups, Objective, Outcome, Present, Span, Time,
 };
@@ -60,7 +62,7 @@ const AGE_SHARE: f64 = 0.001;
 const LOOK_AGAIN: f64 = 2.0;
 /// Due times in a leaf are worked out anew when its rate, or the price, has moved by
 /// more than this factor,
-const MOVED: f64 = 1.2;
+const MOVED: f64 = 1.5;
 /// but no more often than costs so many for each poll there.
 const ANEW_PER_POLL: usize = 4;
 /// A group of fewer elements does not get a node: they are too few to say much
@@ -68,6 +70,9 @@ const ANEW_PER_POLL: usize = 4;
 const FEWEST: u32 = 4;
 /// A change as likely as this teaches nothing.
 const SURE: f64 = 0.9;
+/// Nor does any poll of an element whose belief has this shape: its rate is known to a
+/// quarter.
+const KNOWN: f64 = 16.0;
 /// The chance of a change at which a poll teaches most about a rate: Fisher's
 /// information on ln λ, (λt)²/(e^(λt) − 1), is highest at λt = 1.594.
 const TELLING: f64 = 0.797;
@@ -237,14 +242,14 @@ impl Standing {
     /// How likely a change was by what its clock shows. Clocks are held against this:
     /// their speed is changes seen to changes expected in this way.
     fn expected(&self) -> f64 {
-        self.belief.changed(self.interval)
+        chance_changed(self.belief, self.interval)
     }
 
     /// How likely a poll is to find a change now: by the time that its clock shows, times
     /// the speed that it has. The clock has taken in what was seen before, and still polls
     /// find so many times what was expected by it.
     fn chance(&self) -> f64 {
-        self.belief.changed(self.interval * self.speed)
+        chance_changed(self.belief, self.interval * self.speed)
     }
 
     /// How long its wait counts when polls are chosen: stretched by the speed of its
@@ -264,7 +269,7 @@ impl Standing {
     fn stretch(&self, interval: f64) -> f64 {
         match self.speed == 1.0 {
             true => 1.0,
-            false => self.speed.powf(interval / (interval + LONG_WAIT)),
+            false => quick_exp(quick_ln(self.speed) * interval / (interval + LONG_WAIT)),
         }
     }
 
@@ -298,7 +303,7 @@ impl Learned {
             nodes: Vec::new(),
             n_inside: Vec::new(),
             price: 0.0,
-            budget: terms.budget.as_per_day(),
+            budget: terms.first_per_day(),
             n_members: 0,
             n_waiting: 0,
             total_cost,
@@ -814,7 +819,8 @@ impl Learned {
             }
             member.key += (interval - last.interval).max(0.0);
         } else {
-            if !last.changed || last.chance < SURE {
+            let is_known = belief.shape > KNOWN;
+            if !last.changed || last.chance < SURE || is_known {
                 return;
             }
             let telling = belief.per * ((1.0 - TELLING).powf(-1.0 / belief.shape) - 1.0);
@@ -860,7 +866,8 @@ impl Learned {
             }
             let standing = member.standing(node, self.parts_of(index), now.0);
             let worth = worth(elements.get(ElementId(index)));
-            let (key, is_look) = self.due(index, &path, node, &standing, worth);
+            let before = (!member.is_look).then(|| due - member.polled);
+            let (key, is_look) = self.due(index, &path, node, (&standing, worth), before);
             let member = &mut self.members[index as usize];
             (member.key, member.is_look) = (key, is_look);
             Some(key)
@@ -958,7 +965,7 @@ impl Learned {
     /// Puts an element where it is due, or where it is to be looked at again.
     fn wait(&mut self, index: u32, path: &Path, standing: &Standing, worth: f64) {
         let leaf = &self.tree.nodes[path[path.len() - 1] as usize];
-        let (key, is_look) = self.due(index, path, leaf, standing, worth);
+        let (key, is_look) = self.due(index, path, leaf, (standing, worth), None);
         let member = &mut self.members[index as usize];
         (member.key, member.is_look) = (key, is_look);
         self.put(path, index, key);
@@ -977,14 +984,15 @@ impl Learned {
         }
     }
 
-    /// When an element is due on its leaf's clock, or to be looked at again.
+    /// When an element is due on its leaf's clock, or to be looked at again. If it was due
+    /// `before` so long after its last poll, it will not be long before or after that.
     fn due(
         &self,
         index: u32,
         path: &Path,
         leaf: &Node,
-        standing: &Standing,
-        worth: f64,
+        (standing, worth): (&Standing, f64),
+        before: Option<f64>,
     ) -> (f64, bool) {
         let waited = standing.interval;
         let longest = LOOK_AGAIN * self.mean_interval + waited;
@@ -997,7 +1005,13 @@ impl Learned {
         let (interval, stretch) = match self.hinting(index, path, standing.belief) {
             None => {
                 let belief = standing.of_part();
-                let interval = blended_value_reaches(belief, self.blend, wanted, longest);
+                let interval = match before {
+                    None => blended_value_reaches(belief, self.blend, wanted, longest),
+                    Some(before) => {
+                        let near = before * standing.stretch(before);
+                        blended_value_reaches_near(belief, self.blend, wanted, (near, longest))
+                    }
+                };
                 (interval, standing.stretch(interval))
             }
             Some((hinting, n_hints)) => {
@@ -1030,10 +1044,17 @@ impl Learned {
     fn worth_now(&self, index: u32, path: &Path, standing: &Standing) -> Worth {
         let interval = standing.interval;
         match self.hinting(index, path, standing.belief) {
-            None => Worth {
-                stale: standing.expected(),
-                ..blended_value(standing.of_part(), self.blend, standing.felt())
-            },
+            None => {
+                let felt = standing.felt();
+                let worth = blended_value(standing.of_part(), self.blend, felt);
+                match felt == interval && standing.parts == 1.0 {
+                    true => worth,
+                    false => Worth {
+                        stale: standing.expected(),
+                        ..worth
+                    },
+                }
+            }
             Some((hinting, n_hints)) => {
                 let aged = blended_value(standing.of_part(), self.age_alone(), interval);
                 Worth {
