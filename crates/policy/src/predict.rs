@@ -1,18 +1,22 @@
 //! How fresh copies are now, as far as that can be told without polling them.
+//!
+//! What polls have shown says how often elements change, but not quite: how rates are spread
+//! is not known, and where nearly every poll finds a change, or none does, even less. So
+//! many ways in which rates may be spread are held against what was seen, and what each
+//! foretells counts for as much as it explains.
 
 use std::collections::BTreeMap;
 
+use statrs::function::gamma::gamma_lr;
+
 use crate::{Gamma, GroupId, Span};
 
-/// A copy, and what is believed of how often its element changes.
+/// A copy, and what polls have shown of its element.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HeldCopy {
     /// What is believed of the rate.
     pub belief: Gamma,
-    /// What was believed of it before the element was polled: what is usual in its
-    /// group.
-    pub prior: Gamma,
-    /// The group that `prior` is of; `None` if it is that of all elements.
+    /// The group whose members its element is like; `None` if those are all elements.
     pub group: Option<GroupId>,
     /// How long ago the copy was known to be fresh.
     pub elapsed: Span,
@@ -22,8 +26,8 @@ pub struct HeldCopy {
     pub n_changes: u32,
     /// The mean time between them.
     pub interval: Span,
-    /// The latest of them, if the element is [fast](Self::is_fast); of many that are, a
-    /// few do.
+    /// The latest of them, as far as they were looked up: where some found a change and some
+    /// did not, it matters how long each came after the one before.
     pub polls: Vec<PastPoll>,
     /// How many copies it stands for, itself included: one, unless only some were
     /// looked at.
@@ -40,11 +44,9 @@ pub struct PastPoll {
 }
 
 impl HeldCopy {
-    /// Whether a poll of the element is more likely than not to find a change; or so many
-    /// have, and none has not.
-    pub fn is_fast(&self) -> bool {
-        let is_likely = self.n_polls > 0 && self.belief.quiet(self.interval.0) < FAST;
-        is_likely || self.n_polls >= ALWAYS && self.n_changes >= self.n_polls
+    /// Whether its polls should be looked up.
+    pub fn is_mixed(&self) -> bool {
+        self.n_changes > 0 && self.n_changes < self.n_polls
     }
 }
 
@@ -60,261 +62,534 @@ pub struct PredictedFreshness {
     pub high: f64,
 }
 
-/// What is left out at each end of an interval, and where that is in a normal
-/// distribution.
+/// What is left out at each end of an interval.
 const TAIL: f64 = 0.05;
-const NORMAL: f64 = 1.644_853_626_951_472_2;
-/// The rates of two groups differ as if each were known from so many changes.
-const GROUP_CHANGES: f64 = 3.0;
-/// The most that the logarithm of a rate varies: by a factor of seven or so either
-/// way. What is known less is not known at all.
-const MOST_SPREAD: f64 = 4.0;
-/// A gamma distribution that is more skewed than an exponential one has its mode at its
-/// lower end.
-const MOST_SKEW: f64 = 2.0;
-/// The chance that a poll finds no change in an element, below which it is fast; and how
-/// many polls that found one make it so.
-const FAST: f64 = 0.5;
-const ALWAYS: u32 = 4;
-/// Fast elements may be faster, or slower, than is believed by a factor of e to this
-/// power, and no more.
-const MOST_DOUBT: f64 = 9.0;
-/// Points and weights to average a function of a standard normal variable (Gauss and
-/// Hermite): exact to degree 9, and to degree 5.
-const FIVE: [(f64, f64); 5] = [
-    (-2.856_970_013_872_806, 0.011_257_411_327_720_69),
-    (-1.355_626_179_974_266, 0.222_075_922_005_612_6),
-    (0.0, 0.533_333_333_333_333_3),
-    (1.355_626_179_974_266, 0.222_075_922_005_612_6),
-    (2.856_970_013_872_806, 0.011_257_411_327_720_69),
-];
-const THREE: [(f64, f64); 3] = [
-    (-1.732_050_807_568_877_2, 1.0 / 6.0),
-    (0.0, 2.0 / 3.0),
-    (1.732_050_807_568_877_2, 1.0 / 6.0),
-];
+/// Logarithms of the usual rates of groups deviate by so much: as if each were known from
+/// three changes.
+const GROUP_DEVIATION: f64 = 0.58;
+/// Rates are told apart by so much of their natural logarithms, or by more if there would be
+/// too many.
+const STEP: f64 = 0.4;
+const MOST_RATES: f64 = 100.0;
+/// Usual rates are told apart by this part of that.
+const FINER: usize = 8;
+/// All rates lie within this factor of those that polls tell of.
+const BEYOND: f64 = 1e3;
+/// A hypothesis that is less likely than the likeliest by this factor is left out.
+const UNLIKELY: f64 = 1e-3;
+/// The shapes of gamma distributions that rates may have, and the deviations of the logarithm
+/// if they are lognormal.
+const SHAPES: [f64; 7] = [0.15, 0.3, 0.5, 0.8, 1.4, 3.0, 8.0];
+const DEVIATIONS: [f64; 5] = [0.7, 1.1, 1.6, 2.2, 3.0];
+/// The share of elements that may never change.
+const NEVER: [f64; 4] = [0.0, 0.2, 0.4, 0.6];
 
-/// How many of some copies are fresh now; `None` if there are none.
+/// How many of some copies are fresh now.
 ///
-/// A copy is fresh with the chance (b/(b+t))^a, for a belief of shape a and inverse
-/// scale b. How many are stale varies for three reasons: each is or is not; the usual
-/// rate m of a group, which moves the beliefs of all its members that were seen little
-/// of, is itself known only so well; and so is what is usual among groups.
+/// The rate of an element is that which is usual in its group times one drawn from a
+/// distribution of a family: gamma or lognormal, of some width, or all alike; and a share of
+/// elements may never change. An element whose polls, each an interval I after the one before,
+/// found a change or not, has a rate λ with the likelihood
 ///
 /// ```text
-/// information on ln m from its members:  I = Σ s·x/(s + x),   x = m·T
+/// Π (1 − e^(−λI))  over polls that found one,  times  Π e^(−λI)  over the others
 /// ```
 ///
-/// for a prior of shape s and polls worth T days: what a count with a mean drawn from
-/// the prior tells of its scale. Groups vary around what is usual among them by 1/k;
-/// so that is known by Σ 1/(1/I + 1/k), and given it ln m varies by 1/(I + k) around
-/// the value that was taken for it and moves with it by the share k/(I + k).
+/// and is fresh at t after its last poll with the mean of e^(−λt) over what this leaves of
+/// the distribution. Families, and what is usual in groups and among them, are weighed by the
+/// likelihood of all that was seen; under each, the number of copies that are stale has a
+/// mean and a variance. Rates are on a grid of logarithms, so that a family is one row of
+/// weights, moved to where its group is.
 ///
-/// The first three moments of the number are summed over copies and averaged over
-/// both rates; the interval is that of a shifted gamma distribution with these moments,
-/// at whole numbers.
+/// `share` is the [mean of the chances](mean_fresh) of each copy: of those that these stand
+/// for, too. Three hundred copies take some milliseconds, so more need not be given.
 ///
-/// Where nearly every poll finds a change, polls say no more than that rates are high.
-/// What they leave open widens the interval.
-pub fn freshness_now<'a>(
-    copies: impl IntoIterator<Item = &'a HeldCopy>,
-) -> Option<PredictedFreshness> {
+/// Before any poll has shown whether an element changes, there is only what is believed, and
+/// the interval is all there is.
+pub fn freshness_now(copies: &[HeldCopy], share: f64) -> PredictedFreshness {
+    let (Some(stale), Some(mean)) = (stale(copies), mean_fresh(copies)) else {
+        return PredictedFreshness {
+            share,
+            low: 0.0,
+            high: 1.0,
+        };
+    };
+    let n = n_alike(copies);
+    let fresh = |n_stale: f64| ((n - n_stale) / n + (share - mean)).clamp(0.0, 1.0);
+    let least = (quantile(&stale, n, TAIL) + 0.5).floor().clamp(0.0, n);
+    let most = (quantile(&stale, n, 1.0 - TAIL) - 0.5).ceil().clamp(0.0, n);
+    PredictedFreshness {
+        share,
+        low: fresh(most).min(share),
+        high: fresh(least).max(share),
+    }
+}
+
+/// The mean of the chances that each copy is fresh, by what is believed of it; `None` if there
+/// are none.
+pub fn mean_fresh<'a>(copies: impl IntoIterator<Item = &'a HeldCopy>) -> Option<f64> {
     let (mut n, mut fresh) = (0.0, 0.0);
-    let mut groups: BTreeMap<Option<GroupId>, Vec<&HeldCopy>> = BTreeMap::new();
-    let mut fast: Vec<&HeldCopy> = Vec::new();
     for copy in copies {
         n += copy.n_alike;
         fresh += copy.n_alike * copy.belief.quiet(copy.elapsed.0);
-        groups.entry(copy.group).or_default().push(copy);
-        if copy.is_fast() {
-            fast.push(copy);
-        }
     }
-    let share = fresh / n;
-    if share.is_nan() {
-        return None;
-    }
-    let known: Vec<f64> = groups.values().map(|copies| information(copies)).collect();
-    let of_all: f64 = known
-        .iter()
-        .map(|known| known * GROUP_CHANGES / (known + GROUP_CHANGES))
-        .sum();
-    let spread = (1.0 / of_all).min(MOST_SPREAD).sqrt();
-    let stale = Moments::mixed(FIVE.iter().map(|&(point, weight)| {
-        let mut sum = Moments::default();
-        for (copies, known) in groups.values().zip(&known) {
-            let total = known + GROUP_CHANGES;
-            let moved = spread * point * GROUP_CHANGES / total;
-            sum.add(of_group(copies, moved, 1.0 / total.sqrt()));
-        }
-        (sum, weight)
-    }));
-    let (least, most) = stale.interval(n);
-    let (fewer, more) = doubt(&fast);
-    let below = (share - (1.0 - most / n)).max(0.0).hypot(fewer / n);
-    let above = ((1.0 - least / n) - share).max(0.0).hypot(more / n);
-    Some(PredictedFreshness {
-        share,
-        low: (share - below).max(0.0),
-        high: (share + above).min(1.0),
-    })
+    (n > 0.0).then(|| fresh / n)
 }
 
-/// How many fewer copies are fresh if fast elements are as fast as the polls that found no
-/// change in them allow; and how many more if they are as slow.
-///
-/// If all rates were higher by a factor c, so many of these polls would find no change:
-///
-/// ```text
-/// U(c) = Σ (b/(b + cI))^a
-/// ```
-///
-/// The largest c is the one at which as many as did are as unlikely as 5 %, and the
-/// smallest the one at which as few are.
-fn doubt(fast: &[&HeldCopy]) -> (f64, f64) {
-    let polls: Vec<(Gamma, PastPoll)> = fast
-        .iter()
-        .flat_map(|copy| copy.polls.iter().map(|&poll| (copy.belief, poll)))
-        .collect();
-    if polls.is_empty() {
-        return (0.0, 0.0);
+fn n_alike(copies: &[HeldCopy]) -> f64 {
+    copies.iter().map(|copy| copy.n_alike).sum()
+}
+
+/// How many copies are stale under each hypothesis, and how likely that is; `None` if no poll
+/// has shown anything.
+fn stale(copies: &[HeldCopy]) -> Option<Vec<(Moments, f64)>> {
+    let grid = Grid::of(copies)?;
+    let families = Family::all(&grid);
+    let mut members: BTreeMap<Option<GroupId>, Vec<Seen>> = BTreeMap::new();
+    for copy in copies {
+        let seen = Seen::of(copy, &grid);
+        members.entry(copy.group).or_default().push(seen);
     }
-    let expected = |c: f64| -> f64 {
-        let of = |(belief, poll): &(Gamma, PastPoll)| belief.quiet(c * poll.interval.0);
-        polls.iter().map(of).sum()
-    };
-    let n_unchanged = polls.iter().filter(|(_, poll)| !poll.changed).count() as f64;
-    let quantile = |n: f64, probability| {
-        let gamma = Gamma::new(n, 1.0);
-        gamma.map_or(0.0, |gamma| gamma.quantile(probability))
-    };
-    // It falls as c rises. Where the end of the range is not far enough, it is the end.
-    let factor = |wanted: f64, mut low: f64, mut high: f64| -> f64 {
-        for _ in 0..24 {
-            let middle = f64::midpoint(low, high);
-            if expected(middle.exp()) > wanted {
-                low = middle;
-            } else {
-                high = middle;
+    let mut groups: Vec<Group> = members
+        .into_values()
+        .map(|members| Group::new(members, &families, grid.step))
+        .collect();
+    let mut hypotheses = Vec::new();
+    for family in 0..families.len() {
+        for never in 0..NEVER.len() {
+            for usual in 0..grid.rates.len() {
+                let hypothesis = Hypothesis {
+                    family,
+                    never,
+                    usual,
+                };
+                let of = |group: &Group| group.log_likelihood(hypothesis);
+                hypotheses.push((hypothesis, groups.iter().map(of).sum()));
             }
         }
-        f64::midpoint(low, high).exp()
-    };
-    let faster = factor(quantile(n_unchanged, TAIL), 0.0, MOST_DOUBT);
-    let slower = factor(quantile(n_unchanged + 1.0, 1.0 - TAIL), -MOST_DOUBT, 0.0);
-    let (mut fewer, mut more) = (0.0, 0.0);
-    for copy in fast {
-        let quiet = |factor: f64| copy.belief.quiet(copy.elapsed.0 * factor);
-        fewer += copy.n_alike * (quiet(1.0) - quiet(faster));
-        more += copy.n_alike * (quiet(slower) - quiet(1.0));
     }
-    (fewer, more)
-}
-
-/// What the polls of a group's members tell of the logarithm of its usual rate.
-fn information(copies: &[&HeldCopy]) -> f64 {
-    let of = |copy: &&HeldCopy| {
-        let shape = copy.prior.shape;
-        let changes = copy.prior.mean() * (copy.belief.per - copy.prior.per);
-        copy.n_alike * shape * changes / (shape + changes)
-    };
-    copies.iter().map(of).sum()
-}
-
-/// How many of a group's copies are stale, if the logarithm of its usual rate varies by
-/// `spread` around one that is higher by `moved` than was taken for it.
-fn of_group(copies: &[&HeldCopy], moved: f64, spread: f64) -> Moments {
-    Moments::mixed(THREE.iter().map(|&(point, weight)| {
-        let slower = (-moved - spread * point).exp();
+    let parts = likely(hypotheses).into_iter().map(|(hypothesis, weight)| {
         let mut sum = Moments::default();
-        let (mut n, mut squares) = (0.0, 0.0);
-        for copy in copies {
-            let belief = Gamma {
-                shape: copy.belief.shape,
-                per: copy.belief.per + copy.prior.per * (slower - 1.0),
-            };
-            let stale = 1.0 - belief.quiet(copy.elapsed.0);
-            let varies = copy.n_alike * stale * (1.0 - stale);
-            n += copy.n_alike;
-            squares += copy.n_alike * stale * stale;
-            sum.add(Moments {
-                mean: copy.n_alike * stale,
-                variance: varies,
-                third: varies * (1.0 - 2.0 * stale),
-            });
+        for group in &mut groups {
+            sum.add(group.stale(hypothesis, &families));
         }
-        // Those that were not looked at may not be as those that were.
-        let n_alike = n / copies.len() as f64;
-        sum.variance += (n_alike - 1.0) * (squares - sum.mean * sum.mean / n).max(0.0);
         (sum, weight)
-    }))
+    });
+    Some(parts.collect())
 }
 
-/// The mean of a number, and its second and third central moments.
+/// Those that are not much less likely than the likeliest, by logarithms of their
+/// likelihoods, with weights that add up to one.
+fn likely<T>(logs: Vec<(T, f64)>) -> Vec<(T, f64)> {
+    let most = logs
+        .iter()
+        .map(|&(_, log)| log)
+        .fold(f64::NEG_INFINITY, f64::max);
+    let weights = logs.into_iter().map(|(it, log)| (it, (log - most).exp()));
+    let mut kept: Vec<(T, f64)> = weights.filter(|&(_, weight)| weight > UNLIKELY).collect();
+    let total: f64 = kept.iter().map(|(_, weight)| weight).sum();
+    for (_, weight) in &mut kept {
+        *weight /= total;
+    }
+    kept
+}
+
+/// Rates, by even steps of their logarithms: from so low that no copy would have changed to so
+/// high that every poll would have found a change.
+struct Grid {
+    rates: Vec<f64>,
+    step: f64,
+}
+
+impl Grid {
+    fn of(copies: &[HeldCopy]) -> Option<Self> {
+        let (mut shortest, mut longest) = (f64::INFINITY, 0.0_f64);
+        for copy in copies {
+            let polled_for = f64::from(copy.n_polls) * copy.interval.0;
+            longest = longest.max(polled_for + copy.elapsed.0);
+            let intervals = copy.polls.iter().map(|poll| poll.interval.0);
+            let intervals = intervals.chain((polled_for > 0.0).then_some(copy.interval.0));
+            shortest = intervals
+                .filter(|&interval| interval > 0.0)
+                .fold(shortest, f64::min);
+        }
+        let (low, high) = (-(longest * BEYOND).ln(), (BEYOND / shortest).ln());
+        let n = ((high - low) / STEP).clamp(1.0, MOST_RATES).ceil();
+        let step = (high - low) / n;
+        let rate = |place| (low + step * f64::from(place)).exp();
+        (high.is_finite() && low.is_finite()).then(|| Self {
+            rates: (0..=n as u32).map(rate).collect(),
+            step,
+        })
+    }
+}
+
+/// How rates are spread around what is usual: a weight for each distance on the grid, from
+/// the farthest below to the farthest above.
+struct Family {
+    weights: Vec<f64>,
+    /// The sum of the weights before each.
+    before: Vec<f64>,
+}
+
+impl Family {
+    fn all(grid: &Grid) -> Vec<Self> {
+        let n = grid.rates.len() as i32;
+        let of = |density: &dyn Fn(f64) -> f64| {
+            let mut weights: Vec<f64> = (1 - n..n)
+                .map(|away| density(f64::from(away) * grid.step))
+                .collect();
+            let total: f64 = weights.iter().sum();
+            let (mut sum, mut before) = (0.0, Vec::with_capacity(weights.len() + 1));
+            before.push(0.0);
+            for weight in &mut weights {
+                *weight /= total;
+                sum += *weight;
+                before.push(sum);
+            }
+            Self { weights, before }
+        };
+        let gamma = SHAPES.map(|shape| of(&|x: f64| (shape * (x - x.exp())).exp()));
+        let lognormal =
+            DEVIATIONS.map(|deviation| of(&|x: f64| (-0.5 * (x / deviation).powi(2)).exp()));
+        let alike = of(&|x: f64| f64::from(u8::from(x == 0.0)));
+        gamma.into_iter().chain(lognormal).chain([alike]).collect()
+    }
+
+    /// The mean of a function of the rate, if what is usual is at a place of the grid. What is
+    /// beyond an end of the grid is as at the end.
+    fn mean(&self, usual: usize, of_rate: &[f64]) -> f64 {
+        let from = of_rate.len() - 1 - usual;
+        let until = from + of_rate.len();
+        let inside = self.weights[from..until].iter().zip(of_rate);
+        inside.map(|(weight, value)| weight * value).sum::<f64>()
+            + self.before[from] * of_rate[0]
+            + (1.0 - self.before[until]) * of_rate[of_rate.len() - 1]
+    }
+}
+
+/// A copy: how likely each rate is by what polls have shown, and how likely it is fresh with
+/// each.
+struct Seen {
+    likelihood: Vec<f64>,
+    fresh: Vec<f64>,
+    /// Both, as a product.
+    fresh_and_likely: Vec<f64>,
+    /// The likelihood of never changing.
+    never: f64,
+    n_alike: f64,
+}
+
+impl Seen {
+    fn of(copy: &HeldCopy, grid: &Grid) -> Self {
+        let n_changes = copy.n_changes.min(copy.n_polls);
+        let n_found = copy.polls.iter().filter(|poll| poll.changed).count() as u32;
+        let n_not = copy.polls.len() as u32 - n_found;
+        // Of those that were not looked up, only the mean is known.
+        let n_other = f64::from((copy.n_polls - n_changes).saturating_sub(n_not));
+        let n_other_changes = f64::from(n_changes.saturating_sub(n_found));
+        let likelihood = |&rate: &f64| {
+            let changed = |interval: Span| -(-rate * interval.0).exp_m1();
+            let mut log = -rate * n_other * copy.interval.0;
+            let mut product = 1.0;
+            for poll in &copy.polls {
+                match poll.changed {
+                    true => product *= changed(poll.interval),
+                    false => log -= rate * poll.interval.0,
+                }
+            }
+            if n_other_changes > 0.0 {
+                log += n_other_changes * changed(copy.interval).ln();
+            }
+            log.exp() * product
+        };
+        let likelihood: Vec<f64> = grid.rates.iter().map(likelihood).collect();
+        let fresh = grid.rates.iter().map(|rate| (-rate * copy.elapsed.0).exp());
+        let fresh: Vec<f64> = fresh.collect();
+        Self {
+            fresh_and_likely: likelihood.iter().zip(&fresh).map(|(a, b)| a * b).collect(),
+            likelihood,
+            fresh,
+            never: f64::from(u8::from(n_changes == 0)),
+            n_alike: copy.n_alike,
+        }
+    }
+
+    /// How likely the copy is fresh.
+    fn chance(&self, family: &Family, never: f64, usual: usize) -> f64 {
+        let of_never = never * self.never;
+        let of_all = of_never + (1.0 - never) * family.mean(usual, &self.likelihood);
+        match of_all > 0.0 {
+            true => {
+                (of_never + (1.0 - never) * family.mean(usual, &self.fresh_and_likely)) / of_all
+            }
+            false => family.mean(usual, &self.fresh),
+        }
+    }
+}
+
+/// A way in which rates may be spread: the family, the share of elements that never change,
+/// and what is usual among groups, by their places.
+#[derive(Debug, Clone, Copy)]
+struct Hypothesis {
+    family: usize,
+    never: usize,
+    usual: usize,
+}
+
+/// The copies of a group, and what was seen of them all.
+struct Group {
+    members: Vec<Seen>,
+    /// How likely each rate is the usual one of the group, by family and share.
+    likely: Vec<[UsualRates; NEVER.len()]>,
+    /// How likely the usual rate of a group is so far from what is usual among them.
+    deviations: Vec<f64>,
+    /// How many copies are stale, for what was asked.
+    known: BTreeMap<(usize, usize, usize), Moments>,
+}
+
+impl Group {
+    fn new(members: Vec<Seen>, families: &[Family], step: f64) -> Self {
+        let n = members[0].likelihood.len();
+        let of_family = |family: &Family| {
+            let mut logs = NEVER.map(|_| vec![0.0; n]);
+            for usual in 0..n {
+                let mut products = NEVER.map(|_| Product::new());
+                for seen in &members {
+                    let of_rates = family.mean(usual, &seen.likelihood);
+                    for (product, never) in products.iter_mut().zip(NEVER) {
+                        product.times(never * seen.never + (1.0 - never) * of_rates);
+                    }
+                }
+                for (logs, product) in logs.iter_mut().zip(products) {
+                    logs[usual] = product.ln();
+                }
+            }
+            logs.map(|logs| UsualRates::new(&logs))
+        };
+        let step = step / FINER as f64;
+        let n_near = (3.0 * GROUP_DEVIATION / step).ceil() as u32;
+        let likely = |away| {
+            let away = step * f64::from(away) / GROUP_DEVIATION;
+            (-0.5 * away * away).exp()
+        };
+        Self {
+            likely: families.iter().map(of_family).collect(),
+            members,
+            deviations: (0..=n_near).map(likely).collect(),
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// The rates that may be usual in it under a hypothesis, by their places on the finer
+    /// grid, with how likely each is.
+    fn usual(&self, hypothesis: Hypothesis) -> impl Iterator<Item = (usize, f64)> + '_ {
+        let usual = FINER * hypothesis.usual;
+        let UsualRates { weights, .. } = &self.likely[hypothesis.family][hypothesis.never];
+        let most = self.deviations.len() - 1;
+        let near = usual.saturating_sub(most)..(usual + most + 1).min(weights.len());
+        near.map(move |at| (at, weights[at] * self.deviations[at.abs_diff(usual)]))
+    }
+
+    /// The logarithm of the likelihood of a hypothesis.
+    fn log_likelihood(&self, hypothesis: Hypothesis) -> f64 {
+        let sum: f64 = self.usual(hypothesis).map(|(_, weight)| weight).sum();
+        self.likely[hypothesis.family][hypothesis.never].most + sum.ln()
+    }
+
+    /// How many of the copies are stale under a hypothesis.
+    fn stale(&mut self, hypothesis: Hypothesis, families: &[Family]) -> Moments {
+        let most = self.usual(hypothesis).map(|(_, weight)| weight);
+        let least = UNLIKELY * most.fold(0.0, f64::max);
+        let usual: Vec<_> = self
+            .usual(hypothesis)
+            .filter(|&(_, weight)| weight > least)
+            .collect();
+        let total: f64 = usual.iter().map(|(_, weight)| weight).sum();
+        let parts = usual.into_iter().map(|(usual, weight)| {
+            let (place, part) = (usual / FINER, usual % FINER);
+            let at = self.stale_at(hypothesis, place, families);
+            let moments = match part {
+                0 => at,
+                _ => at.towards(
+                    self.stale_at(hypothesis, place + 1, families),
+                    part as f64 / FINER as f64,
+                ),
+            };
+            (moments, weight / total)
+        });
+        Moments::mixed(&parts.collect::<Vec<_>>())
+    }
+
+    /// The same, if this rate is the usual one of the group.
+    fn stale_at(&mut self, hypothesis: Hypothesis, usual: usize, families: &[Family]) -> Moments {
+        let Hypothesis { family, never, .. } = hypothesis;
+        let members = &self.members;
+        *self.known.entry((family, never, usual)).or_insert_with(|| {
+            Moments::of_stale(members.iter().map(|seen| {
+                let fresh = seen.chance(&families[family], NEVER[never], usual);
+                (1.0 - fresh, seen.n_alike)
+            }))
+        })
+    }
+}
+
+/// How likely each rate is the usual one, on a finer grid than that of rates: what is usual
+/// among many is known far better than the rate of one.
+struct UsualRates {
+    /// The logarithm of the likelihood of the likeliest, and how likely others are beside it.
+    most: f64,
+    weights: Vec<f64>,
+}
+
+impl UsualRates {
+    /// Between the rates of the grid the logarithm goes by parabolas: of the curvatures at
+    /// both ends by the one that is nearer to none.
+    fn new(logs: &[f64]) -> Self {
+        let curvature = |at: usize| match at {
+            0 => 0.0,
+            _ if at + 1 == logs.len() => 0.0,
+            _ => logs[at - 1] - 2.0 * logs[at] + logs[at + 1],
+        };
+        let mut finer = Vec::with_capacity(FINER * logs.len());
+        for at in 0..logs.len() - 1 {
+            let (left, right) = (curvature(at), curvature(at + 1));
+            let bent = match left * right > 0.0 {
+                true if left.abs() < right.abs() => left,
+                true => right,
+                false => 0.0,
+            };
+            for part in 0..FINER {
+                let beyond = part as f64 / FINER as f64;
+                let line = logs[at] + beyond * (logs[at + 1] - logs[at]);
+                finer.push(line - 0.5 * beyond * (1.0 - beyond) * bent);
+            }
+        }
+        finer.extend(logs.last());
+        let most = finer.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        Self {
+            most,
+            weights: finer.iter().map(|log| (log - most).exp()).collect(),
+        }
+    }
+}
+
+/// A product of many numbers between zero and one.
+struct Product {
+    log: f64,
+    product: f64,
+}
+
+impl Product {
+    fn new() -> Self {
+        Self {
+            log: 0.0,
+            product: 1.0,
+        }
+    }
+
+    fn times(&mut self, number: f64) {
+        self.product *= number.max(1e-200);
+        if self.product < 1e-100 {
+            self.log += self.product.ln();
+            self.product = 1.0;
+        }
+    }
+
+    fn ln(self) -> f64 {
+        self.log + self.product.ln()
+    }
+}
+
+/// The mean of a number, and its variance.
 #[derive(Debug, Clone, Copy, Default)]
 struct Moments {
     mean: f64,
     variance: f64,
-    third: f64,
 }
 
 impl Moments {
-    /// The moments of a sum of independent numbers.
+    /// Of the number of copies that are stale: the chance of each, and for how many it stands.
+    fn of_stale(copies: impl Iterator<Item = (f64, f64)>) -> Self {
+        let (mut sum, mut n, mut n_looked, mut squares) = (Self::default(), 0.0, 0.0, 0.0);
+        for (stale, n_alike) in copies {
+            sum.add(Self {
+                mean: n_alike * stale,
+                variance: n_alike * stale * (1.0 - stale),
+            });
+            n += n_alike;
+            n_looked += 1.0;
+            squares += n_alike * stale * stale;
+        }
+        // Those that were not looked at may not be as those that were.
+        sum.variance += (n / n_looked - 1.0) * (squares - sum.mean * sum.mean / n).max(0.0);
+        sum
+    }
+
+    /// Of a sum of independent numbers.
     fn add(&mut self, other: Self) {
         self.mean += other.mean;
         self.variance += other.variance;
-        self.third += other.third;
     }
 
-    /// The moments of a number that is one of several with these weights, which add up
-    /// to one.
-    fn mixed(parts: impl Iterator<Item = (Self, f64)>) -> Self {
-        let parts: Vec<_> = parts.collect();
+    /// Of what is so much of the way from one number to another.
+    fn towards(self, other: Self, share: f64) -> Self {
+        Self {
+            mean: self.mean + share * (other.mean - self.mean),
+            variance: self.variance + share * (other.variance - self.variance),
+        }
+    }
+
+    /// Of a number that is one of several with these weights, which add up to one.
+    fn mixed(parts: &[(Self, f64)]) -> Self {
         let mean = parts.iter().map(|(part, weight)| weight * part.mean).sum();
-        let mut mixed = Self {
-            mean,
-            ..Self::default()
-        };
-        for (part, weight) in parts {
+        let variance = parts.iter().map(|(part, weight)| {
             let away = part.mean - mean;
-            mixed.variance += weight * (part.variance + away * away);
-            mixed.third += weight * (part.third + away * (3.0 * part.variance + away * away));
+            weight * (part.variance + away * away)
+        });
+        Self {
+            mean,
+            variance: variance.sum(),
         }
-        mixed
     }
 
-    /// The least and the most, of whole numbers up to `n`, that it is.
-    fn interval(&self, n: f64) -> (f64, f64) {
-        let spread = self.variance.max(0.0).sqrt();
-        let skew = self.third / (spread * self.variance);
-        let quantile = |probability: f64, normal: f64| {
-            let shape = 4.0 / (skew * skew);
-            // Nothing to tell from a normal distribution; or nothing varies.
-            if !(1e-6..1e6).contains(&shape) {
-                return self.mean + spread * normal;
-            }
-            let gamma = |probability| {
-                let standard = Gamma { shape, per: 1.0 };
-                (standard.quantile(probability) - shape) / shape.sqrt()
-            };
-            let away = match skew > 0.0 {
-                true => gamma(probability),
-                false => -gamma(1.0 - probability),
-            };
-            self.mean + spread * away
+    /// The chance that a number between 0 and `n` is at most `x`: by a gamma distribution
+    /// with these moments, from the end that is nearer to the mean.
+    fn up_to(&self, x: f64, n: f64) -> f64 {
+        let from_end = self.mean > n / 2.0;
+        let (mean, at) = match from_end {
+            true => (n - self.mean, n - x),
+            false => (self.mean, x),
         };
-        let mut least = quantile(TAIL, -NORMAL);
-        if skew > MOST_SKEW {
-            // Few copies are stale in most worlds, and many in some. The shifted
-            // distribution then begins near its mean; one that begins at zero does not.
-            let per = self.mean / self.variance;
-            let from_zero = Gamma::new(self.mean * per, per);
-            least = from_zero
-                .map_or(0.0, |gamma| gamma.quantile(TAIL))
-                .min(least);
-        }
-        let least = (least + 0.5).floor();
-        let most = (quantile(1.0 - TAIL, NORMAL) - 0.5).ceil();
-        (least.clamp(0.0, n), most.clamp(0.0, n))
+        let shape = mean * mean / self.variance;
+        let scaled = at * mean / self.variance;
+        let below = if at <= 0.0 {
+            0.0
+        } else if (1e-9..1e9).contains(&shape) && (1e-300..1e12).contains(&scaled) {
+            gamma_lr(shape, scaled)
+        } else {
+            // Nothing varies.
+            f64::from(u8::from(at >= mean))
+        };
+        if from_end { 1.0 - below } else { below }
     }
+}
+
+/// The number between 0 and `n` up to which a number is with this probability that is one of
+/// several with these weights.
+fn quantile(parts: &[(Moments, f64)], n: f64, probability: f64) -> f64 {
+    let (mut low, mut high) = (0.0, n);
+    for _ in 0..30 {
+        let middle = f64::midpoint(low, high);
+        let below: f64 = parts
+            .iter()
+            .map(|(part, weight)| weight * part.up_to(middle, n))
+            .sum();
+        if below < probability {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    f64::midpoint(low, high)
 }

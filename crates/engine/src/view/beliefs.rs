@@ -241,7 +241,6 @@ impl Held {
         let interval = polled_for.as_days() / f64::from(n_polls.max(1));
         HeldCopy {
             belief: self.told.belief,
-            prior: self.told.prior,
             group: self.leaf,
             elapsed: self.told.elapsed,
             n_polls,

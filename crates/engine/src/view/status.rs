@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Serialize;
 use springtide_policy::Span;
-use springtide_policy::predict::{HeldCopy, PastPoll, PredictedFreshness, freshness_now};
+use springtide_policy::predict::{
+    HeldCopy, PastPoll, PredictedFreshness, freshness_now, mean_fresh,
+};
 use springtide_policy::report::share_interval;
 use springtide_store::{
     Audit, Brief, ElementId, Error, Moment, PollOutcome, Reader, Role, Source, SourceId, State,
@@ -34,8 +36,11 @@ const MOST_MISSED: usize = 50;
 const FEW: usize = 200;
 /// Failing elements whose errors are read; of more, a sample.
 const MOST_ASKED: usize = 5_000;
-/// Fast-changing elements whose latest polls are read.
-const MOST_FAST: usize = 300;
+/// Copies of all sources together that an interval is worked out from, and of each source: of
+/// all of them so many, but of one not fewer than the last.
+const MOST_CHOSEN: usize = 300;
+const MOST_OF_SOURCES: usize = 3_000;
+const LEAST_CHOSEN: usize = 10;
 /// Polls of each of them that are read.
 const LATEST_POLLS: usize = 20;
 /// Polls of today that are counted.
@@ -203,14 +208,15 @@ pub fn status(
     for ours in &look.copies {
         copies.entry(ours.source).or_default().push(ours);
     }
+    let most = (MOST_OF_SOURCES / sources.len().max(1)).clamp(LEAST_CHOSEN, MOST_CHOSEN);
     let parts = sources
         .iter()
         .map(|source| {
             let own = audits.iter().filter(|audit| audit.source == source.id);
-            let copies = copies.get(&source.id).into_iter().flatten().copied();
-            let predicted = predict(copies);
+            let copies = copies.remove(&source.id).unwrap_or_default();
+            let predicted = predict(store, &copies, most)?;
             let found = look.found.get(&source.id).copied().unwrap_or_default();
-            SourceStatus {
+            Ok(SourceStatus {
                 name: source.name.clone(),
                 url: redacted(&source.url).into_owned(),
                 is_in_file: is_in_settings(source, settings),
@@ -225,10 +231,10 @@ pub fn status(
                 oldest_poll_age_seconds: found.oldest.map(|oldest| seconds_between(oldest, now)),
                 states: States::from(source.totals),
                 errors: errors.remove(&source.id).unwrap_or_default(),
-            }
+            })
         })
-        .collect::<Vec<_>>();
-    let predicted = predict(look.copies.iter());
+        .collect::<Result<Vec<_>, Error>>()?;
+    let predicted = predict_all(store, &look)?;
     let oldest = look.found.values().filter_map(|found| found.oldest).min();
     let total = |of: fn(&Totals) -> u64| sources.iter().map(|source| of(&source.totals)).sum();
     let price = look
@@ -266,7 +272,7 @@ pub fn predicted(
     now: Moment,
 ) -> Result<Option<Predicted>, Error> {
     let look = Survey::new(store, settings, sources, now)?;
-    Ok(predict(look.copies.iter()))
+    predict_all(store, &look)
 }
 
 /// How long one poll of every element takes, if that is longer than `max_interval`, so
@@ -350,18 +356,60 @@ struct OurCopy {
     copy: HeldCopy,
 }
 
-/// What is predicted of some copies, unless nothing is known of any.
-fn predict<'a>(copies: impl Iterator<Item = &'a OurCopy>) -> Option<Predicted> {
-    let (mut is_known, mut n, mut age) = (false, 0.0, 0.0);
-    let freshness = freshness_now(copies.map(|ours| {
-        is_known |= ours.is_known;
-        n += ours.copy.n_alike;
-        age += ours.copy.n_alike * ours.age;
-        &ours.copy
-    }));
-    let freshness = freshness.filter(|_| is_known)?;
-    let age = Span::days(age / n).ok()?;
-    Some(Predicted { freshness, age })
+fn predict_all(store: &dyn Reader, look: &Survey) -> Result<Option<Predicted>, Error> {
+    let copies: Vec<&OurCopy> = look.copies.iter().collect();
+    predict(store, &copies, MOST_CHOSEN)
+}
+
+/// What is predicted of some copies, unless nothing is known of any; the interval, from
+/// `most` of them.
+fn predict(
+    store: &dyn Reader,
+    copies: &[&OurCopy],
+    most: usize,
+) -> Result<Option<Predicted>, Error> {
+    let n = |copies: &mut dyn Iterator<Item = &HeldCopy>| copies.map(|copy| copy.n_alike).sum();
+    let n_all: f64 = n(&mut copies.iter().map(|ours| &ours.copy));
+    let age = copies.iter().map(|ours| ours.copy.n_alike * ours.age);
+    let age = Span::days(age.sum::<f64>() / n_all);
+    let share = mean_fresh(copies.iter().map(|ours| &ours.copy));
+    let is_known = copies.iter().any(|ours| ours.is_known);
+    let (Some(share), Ok(age), true) = (share, age, is_known) else {
+        return Ok(None);
+    };
+    let step = copies.len().div_ceil(most).max(1);
+    let mut chosen = copies
+        .iter()
+        .step_by(step)
+        .map(|ours| ours.with_polls(store))
+        .collect::<Result<Vec<_>, Error>>()?;
+    let n_chosen: f64 = n(&mut chosen.iter());
+    for copy in &mut chosen {
+        copy.n_alike *= n_all / n_chosen;
+    }
+    let freshness = freshness_now(&chosen, share);
+    Ok(Some(Predicted { freshness, age }))
+}
+
+impl OurCopy {
+    /// The copy with the latest polls of its element, if they say more than their number.
+    fn with_polls(&self, store: &dyn Reader) -> Result<HeldCopy, Error> {
+        let mut copy = self.copy.clone();
+        if copy.is_mixed() {
+            for poll in store.polls(self.element, LATEST_POLLS)? {
+                let changed = match poll.outcome {
+                    PollOutcome::Unchanged => false,
+                    PollOutcome::Changed => true,
+                    _ => continue,
+                };
+                copy.polls.extend(poll.since.map(|since| PastPoll {
+                    interval: clock::time(poll.at).since(clock::time(since)),
+                    changed,
+                }));
+            }
+        }
+        Ok(copy)
+    }
 }
 
 /// What looking at elements has shown.
@@ -466,30 +514,7 @@ impl Survey {
                 ours.copy.n_alike = total as f64 / n as f64;
             }
         }
-        look.read_polls(store)?;
         Ok(look)
-    }
-
-    /// Reads the latest polls of elements that change between nearly any two, as far as a
-    /// prediction needs them.
-    fn read_polls(&mut self, store: &dyn Reader) -> Result<(), Error> {
-        let fast = self.copies.iter_mut().filter(|ours| ours.copy.is_fast());
-        let mut fast: Vec<&mut OurCopy> = fast.collect();
-        let step = fast.len().div_ceil(MOST_FAST).max(1);
-        for ours in fast.iter_mut().step_by(step) {
-            for poll in store.polls(ours.element, LATEST_POLLS)? {
-                let changed = match poll.outcome {
-                    PollOutcome::Unchanged => false,
-                    PollOutcome::Changed => true,
-                    _ => continue,
-                };
-                ours.copy.polls.extend(poll.since.map(|since| PastPoll {
-                    interval: clock::time(poll.at).since(clock::time(since)),
-                    changed,
-                }));
-            }
-        }
-        Ok(())
     }
 
     /// What is wrong with the elements of each source.
