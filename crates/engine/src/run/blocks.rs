@@ -8,8 +8,8 @@ use std::sync::Arc;
 use springtide_policy::agenda::Poll;
 use springtide_policy::{Span, Time};
 use springtide_store::{
-    ChangeKind, Copy, Element, ElementId, Failure, FailureKind, Kept, Moment, Role, SourceId,
-    State, Walk,
+    BodyId, ChangeKind, Copy, Element, ElementId, Failure, FailureKind, Kept, Moment, Role,
+    SourceId, State, Walk,
 };
 
 use super::Engine;
@@ -148,7 +148,7 @@ impl Engine {
                 }
             }
             let copied = self
-                .reconcile_copy(&mut opened, &kept_blocks, now)
+                .reconcile_copy(&mut opened, &kept_blocks)
                 .map_err(|error| Error::copy(&settings.copy, error))?;
             for kept in &kept_blocks {
                 if let Some(range) = Range::of_locator(&kept.element.locator) {
@@ -252,7 +252,6 @@ impl Engine {
         &mut self,
         opened: &mut TableState,
         blocks: &[Kept],
-        now: Moment,
     ) -> rusqlite::Result<HashMap<ElementId, usize>> {
         let kept: BTreeMap<ElementId, &Copy> = (blocks.iter())
             .filter_map(|kept| Some((kept.element.id, kept.copy.as_ref()?)))
@@ -270,53 +269,54 @@ impl Engine {
             return Ok(known.collect());
         }
         let bodies = &self.context.bodies;
-        let read = |copy: &Copy| Rows::from_body(&bodies.get(copy.body).ok()?);
-        let mut n_rows: HashMap<ElementId, usize> = HashMap::new();
-        let mut all: Vec<Rows> = Vec::new();
-        for (id, copy) in &kept {
-            if let Some(rows) = read(copy) {
-                n_rows.insert(*id, rows.rows.len());
-                all.push(rows);
+        let rows_of = |body: BodyId| Rows::from_body(&bodies.get(body).ok()?);
+        let is_known = |id: &ElementId, copy: &Copy| {
+            known
+                .get(id)
+                .is_some_and(|(digest, _)| digest[..] == copy.digest[..])
+        };
+        // Bodies are called by their digests: those of the copy's blocks say which rows it had.
+        let had = known
+            .iter()
+            .filter(|(id, _)| !kept.get(id).is_some_and(|copy| is_known(id, copy)));
+        let had: Option<Vec<BodyId>> = had
+            .map(|(_, (digest, _))| Some(BodyId(digest[..].try_into().ok()?)))
+            .collect();
+        let had = had.filter(|had| had.iter().all(|&body| bodies.contains(body)));
+        let mut differing: Vec<(ElementId, &Copy)> = (kept.iter())
+            .filter(|(id, copy)| had.is_none() || !is_known(id, copy))
+            .map(|(id, copy)| (*id, *copy))
+            .collect();
+        // The newest says which columns there are.
+        differing.sort_by_key(|(_, copy)| copy.fetched_at);
+        let all = differing.iter().map(|(_, copy)| *copy).rev();
+        let mut all = all.chain(kept.values().copied());
+        let newest = all.find_map(|copy| Some((copy, rows_of(copy.body)?)));
+        let Some((newest, rows)) = newest else {
+            opened.copy.clear()?;
+            return Ok(HashMap::new());
+        };
+        let gone = known.keys().filter(|id| !kept.contains_key(id));
+        let now = Update {
+            columns: rows.columns,
+            key: rows.key,
+            columns_before: Vec::new(),
+            rows: Vec::new(),
+            first: Vec::new(),
+            blocks: gone.map(|id| (*id, None)).collect(),
+            found_at: newest.fetched_at,
+            previous_poll_at: None,
+        };
+        let blocks = differing
+            .iter()
+            .filter_map(|(id, copy)| Some((*id, copy.digest, rows_of(copy.body)?)));
+        let had = had.map(|had| had.into_iter().filter_map(rows_of));
+        let mut n_rows = opened.copy.reconcile(&now, blocks, had)?;
+        for (id, (_, rows)) in &known {
+            if let (true, Some(rows)) = (kept.contains_key(id), rows) {
+                n_rows.entry(*id).or_insert(*rows);
             }
         }
-        let Some(last) = all.last() else {
-            opened.copy.clear()?;
-            return Ok(n_rows);
-        };
-        let (columns, key) = (last.columns.clone(), last.key.clone());
-        let names: Vec<String> = key.iter().map(|&at| columns[at].clone()).collect();
-        let before = opened.copy.rows(&names)?;
-        // Rows of blocks that have not been read since a column came are left as they are.
-        let n_blocks = all.len();
-        let after: Vec<Rows> = (all.into_iter())
-            .filter(|rows| rows.columns == columns)
-            .collect();
-        let is_whole = after.len() == n_blocks;
-        let mut rows = difference(&before, after);
-        if !is_whole {
-            rows.retain(|change| change.after.is_some());
-        }
-        let copied = |(id, copy): (&ElementId, &&Copy)| {
-            let block = CopiedBlock {
-                digest: copy.digest,
-                n_rows: n_rows.get(id).copied().unwrap_or_default(),
-            };
-            (*id, Some(block))
-        };
-        let mut digests: Vec<(ElementId, Option<CopiedBlock>)> = kept.iter().map(copied).collect();
-        let gone = known.keys().filter(|id| !kept.contains_key(id));
-        digests.extend(gone.map(|id| (*id, None)));
-        let found_at = kept.values().map(|copy| copy.fetched_at).max();
-        opened.copy.apply(&[Update {
-            columns,
-            key,
-            columns_before: before.columns,
-            rows,
-            first: Vec::new(),
-            blocks: digests,
-            found_at: found_at.unwrap_or(now),
-            previous_poll_at: None,
-        }])?;
         Ok(n_rows)
     }
 }

@@ -5,13 +5,15 @@
 //! of what happened to which row. Whoever dies in between finds digests that differ at the
 //! next start, and brings the copy in step.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range as Span;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, Transaction, params, params_from_iter};
+use rusqlite::{
+    Connection, ErrorCode, OptionalExtension as _, Transaction, params, params_from_iter,
+};
 use springtide_store::{ElementId, Moment, Packed};
 
 use super::batch::{Batch, ValueRef};
@@ -183,30 +185,19 @@ impl CopyFile {
         rows.collect()
     }
 
-    /// All rows that it has.
-    pub(crate) fn rows(&self, key: &[String]) -> rusqlite::Result<Rows> {
-        let key = key.iter();
-        let key = key.filter_map(|name| self.columns.iter().position(|column| column == name));
-        let mut rows = Rows {
-            columns: self.columns.clone(),
-            key: key.collect(),
-            rows: Vec::new(),
-        };
-        if self.columns.is_empty() {
-            return Ok(rows);
-        }
-        let sql = format!("SELECT * FROM {}", name(&self.table));
-        let mut statement = self.connection.prepare(&sql)?;
-        let mut found = statement.query([])?;
-        while let Some(row) = found.next()? {
-            let values = (0..self.columns.len()).map(|at| Ok(of_sql(row.get_ref(at)?)));
-            rows.rows.push(values.collect::<rusqlite::Result<_>>()?);
-        }
-        Ok(rows)
-    }
-
     /// Applies what has changed, all of it or nothing.
     pub(crate) fn apply(&mut self, updates: &[Update]) -> rusqlite::Result<()> {
+        self.write(|applying| {
+            let mut updates = updates.iter();
+            updates.try_for_each(|update| applying.apply(update))
+        })
+    }
+
+    /// Writes into it, all of it or nothing.
+    fn write<T>(
+        &mut self,
+        work: impl FnOnce(&mut CopyTransaction<'_>) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<T> {
         let transaction = self
             .connection
             .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
@@ -217,13 +208,87 @@ impl CopyFile {
             table: &self.table,
             columns: self.columns.clone(),
         };
-        for update in updates {
-            applying.apply(update)?;
-        }
+        let done = work(&mut applying)?;
         let columns = applying.columns;
         transaction.commit()?;
         self.columns = columns;
-        Ok(())
+        Ok(done)
+    }
+
+    /// Brings blocks in step of which it is not known what the copy has: `blocks` are these as
+    /// they are, with all rows; `had` are rows that may be in the copy because blocks had them,
+    /// or nothing if that is not known of all, and then these are all blocks. They are taken in
+    /// one by one, in a transaction. Returns how many rows each block has.
+    pub(crate) fn reconcile(
+        &mut self,
+        now: &Update,
+        blocks: impl Iterator<Item = (ElementId, [u8; 32], Rows)>,
+        had: Option<impl Iterator<Item = Rows>>,
+    ) -> rusqlite::Result<HashMap<ElementId, usize>> {
+        let is_known = |column: &&String| self.columns.contains(column);
+        let shared: Vec<String> = now.columns.iter().filter(is_known).cloned().collect();
+        let key: Vec<String> = now.key.iter().map(|&at| now.columns[at].clone()).collect();
+        let has_key = key.iter().all(|column| self.columns.contains(column));
+        let update = |rows, blocks| Update {
+            columns_before: shared.clone(),
+            rows,
+            blocks,
+            ..now.clone()
+        };
+        self.write(|applying| {
+            let mut counted = HashMap::new();
+            let mut seen = HashSet::new();
+            for (id, digest, rows) in blocks {
+                // Rows of a block that has not been read since a column came are left as they
+                // are.
+                let is_now = rows.columns == now.columns;
+                let n_rows = rows.rows.len();
+                counted.insert(id, n_rows);
+                let mut changes = Vec::new();
+                for row in &rows.rows {
+                    let key = rows.key_of(row);
+                    seen.insert(key_hash(&key));
+                    if !is_now {
+                        continue;
+                    }
+                    let before = match has_key {
+                        true => applying.row(now, &shared, &key)?,
+                        false => None,
+                    };
+                    if shared != now.columns || before.as_ref() != Some(row) {
+                        let after = Some(row.clone());
+                        changes.push(RowChange { key, before, after });
+                    }
+                }
+                let block = Some(CopiedBlock { digest, n_rows });
+                applying.apply(&update(changes, vec![(id, block)]))?;
+            }
+            let mut gone = Vec::new();
+            match had {
+                _ if !has_key => {}
+                Some(had) => {
+                    for rows in had {
+                        let keys = rows.rows.iter().map(|row| rows.key_of(row));
+                        gone.extend(keys.filter(|key| seen.insert(key_hash(key))));
+                    }
+                }
+                None => applying.each_key(&key, |key| {
+                    if !seen.contains(&key_hash(&key)) {
+                        gone.push(key);
+                    }
+                })?,
+            }
+            let mut changes = Vec::new();
+            for key in gone.into_iter().filter(|key| key.len() == now.key.len()) {
+                let before = applying.row(now, &shared, &key)?;
+                let after = None;
+                if before.is_some() {
+                    changes.push(RowChange { key, before, after });
+                }
+            }
+            applying.apply(&update(changes, now.blocks.clone()))?;
+            Ok(counted)
+        })
     }
 
     /// Removes what is there of the source.
@@ -272,6 +337,12 @@ fn last_number(transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
     transaction.query_row(sql, [], |row| row.get(0))
 }
 
+/// What a key is told from others by, where there are millions of them.
+fn key_hash(key: &[Value]) -> [u8; 16] {
+    let hash = blake3::hash(key_text(key).as_bytes());
+    *hash.as_bytes().first_chunk().expect("it has 32 bytes")
+}
+
 /// A transaction that brings changes into the copy.
 struct CopyTransaction<'a> {
     transaction: &'a Transaction<'a>,
@@ -284,6 +355,40 @@ struct CopyTransaction<'a> {
 }
 
 impl CopyTransaction<'_> {
+    /// Some columns of the row with this key, if there is one.
+    fn row(
+        &self,
+        update: &Update,
+        columns: &[String],
+        key: &[Value],
+    ) -> rusqlite::Result<Option<Row>> {
+        let names = Dialect::Sqlite.names(columns);
+        let sql = format!(
+            "SELECT {names} FROM {} WHERE {}",
+            name(self.table),
+            update.by_key()
+        );
+        let mut statement = self.transaction.prepare_cached(&sql)?;
+        let row = statement.query_row(params_from_iter(key.iter().map(as_sql)), |row| {
+            let values = (0..columns.len()).map(|at| Ok(of_sql(row.get_ref(at)?)));
+            values.collect()
+        });
+        row.optional()
+    }
+
+    /// Calls `each` with the key of every row.
+    fn each_key(&self, key: &[String], mut each: impl FnMut(Vec<Value>)) -> rusqlite::Result<()> {
+        let names = Dialect::Sqlite.names(key);
+        let sql = format!("SELECT {names} FROM {}", name(self.table));
+        let mut statement = self.transaction.prepare(&sql)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let values = (0..key.len()).map(|at| Ok(of_sql(row.get_ref(at)?)));
+            each(values.collect::<rusqlite::Result<_>>()?);
+        }
+        Ok(())
+    }
+
     fn apply(&mut self, update: &Update) -> rusqlite::Result<()> {
         self.sync_columns(update)?;
         self.insert_first(update)?;
@@ -372,10 +477,7 @@ impl CopyTransaction<'_> {
         if update.rows.is_empty() {
             return Ok(());
         }
-        let key = update.key.iter().map(|&at| &update.columns[at]);
-        let conditions = key.map(|column| format!("{} IS ?", name(column)));
-        let conditions = conditions.collect::<Vec<_>>().join(" AND ");
-        let delete = format!("DELETE FROM {} WHERE {conditions}", name(self.table));
+        let delete = format!("DELETE FROM {} WHERE {}", name(self.table), update.by_key());
         let log = "INSERT INTO springtide_log \
                    (number, source, kind, key, found_at, previous_poll_at, before, after) \
                    VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
@@ -500,6 +602,13 @@ const ROWS_AT_ONCE: usize = 40;
 const MOST_PARAMETERS: usize = 30_000;
 
 impl Update {
+    /// That a row has a key, whose values are parameters.
+    fn by_key(&self) -> String {
+        let key = self.key.iter().map(|&at| &self.columns[at]);
+        let conditions = key.map(|column| format!("{} IS ?", name(column)));
+        conditions.collect::<Vec<_>>().join(" AND ")
+    }
+
     /// Makes a table for such rows. With a single integer key it is a rowid table: inserts
     /// take two thirds of the time, but it takes no other kind of key.
     fn table_called(&self, table: &str, columns: &[String]) -> String {

@@ -359,6 +359,53 @@ async fn a_copy_that_was_left_behind_is_brought_in_step() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn only_blocks_that_differ_are_looked_at_to_bring_a_copy_in_step() {
+    let project = Project::new("orders", ORDERS, |_| {});
+    fill(&mut project.source(), 2_000);
+    let world = World::new();
+    world.run_once(project.path(), &project.settings).await;
+    let old = std::fs::read(project.copy()).unwrap();
+    let source = project.source();
+    source
+        .execute_batch(
+            "UPDATE orders SET status = 'paid' WHERE id BETWEEN 1010 AND 1015; \
+             DELETE FROM orders WHERE id BETWEEN 1230 AND 1330; \
+             INSERT INTO orders (id, status) VALUES (5000, 'new')",
+        )
+        .unwrap();
+    world.run_for(project.path(), &project.settings, 60.0).await;
+    project.assert_in_step("orders");
+    for ending in ["-wal", "-shm"] {
+        let _ = std::fs::remove_file(project.path().join(format!("copy.db{ending}")));
+    }
+    std::fs::write(project.copy(), old).unwrap();
+    // What nobody should write shows what was looked at: a row of a block that is as it was,
+    // and one of a block that differs.
+    let copy = Connection::open(project.copy()).unwrap();
+    copy.execute_batch("UPDATE orders SET total = -1 WHERE id IN (300, 1020)")
+        .unwrap();
+    world.run_for(project.path(), &project.settings, 0.1).await;
+    let written: Vec<i64> = copy
+        .prepare("SELECT id FROM orders WHERE total = -1")
+        .unwrap()
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    assert_eq!(written, [300]);
+    copy.execute_batch("UPDATE orders SET total = id / 4.0 WHERE id = 300")
+        .unwrap();
+    project.assert_in_step("orders");
+    // A copy that is gone is made anew.
+    drop(copy);
+    for ending in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(project.path().join(format!("copy.db{ending}")));
+    }
+    world.run_for(project.path(), &project.settings, 0.1).await;
+    project.assert_in_step("orders");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_block_that_grows_beyond_what_is_read_at_once_loses_nothing() {
     let project = Project::new("orders", ORDERS, |table| table.block = Some(5));
     let source = project.source();
