@@ -65,6 +65,15 @@ impl TableState {
     fn set(&mut self, id: ElementId, range: Range, n_rows: Option<usize>) {
         self.forget(id);
         self.starts.insert(start_of(&range), id);
+/// Which group a new block is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Joins {
+    /// That of the block that it is cut from, whose rows it has.
+    Whole,
+    /// That of the newest blocks: a first pass, or a table that grows, goes on at the end.
+    Newest,
+}
+
         let differs = false;
         self.blocks.insert(
             id,
@@ -494,7 +503,7 @@ impl Engine {
                 self.agenda.look_at(id, Some(own.element.host), at);
             }
             Some((rest, None)) => {
-                let kept = self.add_block(&own, &rest)?;
+                let kept = self.add_block(&own, &rest, Joins::Newest)?;
                 self.set_block(source, kept.element.id, rest, None);
                 self.queue_first_poll(&kept, at);
             }
@@ -538,7 +547,7 @@ impl Engine {
     }
 
     /// An element for a range that had none of its own, beside the one it was part of.
-    fn add_block(&mut self, beside: &Kept, range: &Range) -> Result<Kept, Error> {
+    fn add_block(&mut self, beside: &Kept, range: &Range, joins: Joins) -> Result<Kept, Error> {
         let source = beside.element.source;
         let (name, n_blocks) = match self.tables.get(&source) {
             Some(state) => (state.table.name.clone(), state.blocks.len() as u32),
@@ -549,7 +558,10 @@ impl Engine {
             // It was there before, and went into another.
             return Ok(kept);
         }
-        let (host, group) = self.groups_of_block(&name, n_blocks)?;
+        let (host, group) = match joins {
+            Joins::Whole => (beside.element.host, beside.element.group),
+            Joins::Newest => self.groups_of_block(&name, n_blocks)?,
+        };
         let kept = self.ledger.add(Element {
             id: ElementId(0),
             locator,
@@ -572,7 +584,12 @@ impl Engine {
         now: Moment,
     ) -> Result<ElementId, Error> {
         let at = clock::time(now);
-        let before = self.add_block(whole, range)?;
+        let end = Range::of_locator(&whole.element.locator).map(|range| range.to);
+        let joins = match is_first || end == Some(None) {
+            true => Joins::Newest,
+            false => Joins::Whole,
+        };
+        let before = self.add_block(whole, range, joins)?;
         let id = before.element.id;
         let mut kept = Kept {
             state: State::Ok,

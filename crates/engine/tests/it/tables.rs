@@ -406,6 +406,45 @@ async fn only_blocks_that_differ_are_looked_at_to_bring_a_copy_in_step() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_block_that_is_cut_from_another_joins_its_group() {
+    let project = Project::new("orders", ORDERS, |_| {});
+    fill(&mut project.source(), 4_000);
+    project
+        .source()
+        .execute("UPDATE orders SET id = -20 * id", [])
+        .unwrap();
+    let world = World::new();
+    world.run_once(project.path(), &project.settings).await;
+    let first = elements(project.path());
+    let mut groups: Vec<_> = first.iter().map(|kept| kept.element.group).collect();
+    groups.sort();
+    groups.dedup();
+    assert_eq!(groups.len(), 3, "neighbours are together");
+    let source = project.source();
+    for id in -79_999..-79_801 {
+        let sql = "INSERT OR IGNORE INTO orders (id) VALUES (?)";
+        source.execute(sql, [id]).unwrap();
+    }
+    world.run_for(project.path(), &project.settings, 60.0).await;
+    project.assert_in_step("orders");
+    let of_first = first
+        .iter()
+        .find(|kept| kept.element.locator.starts_with("shop[.."));
+    let of_first = of_first.unwrap().element.group;
+    let known: Vec<_> = first.iter().map(|kept| kept.element.id).collect();
+    let all = elements(project.path());
+    let new: Vec<_> = all
+        .iter()
+        .filter(|kept| !known.contains(&kept.element.id))
+        .collect();
+    assert!(new.len() >= 2, "{new:?}");
+    assert!(
+        new.iter().all(|kept| kept.element.group == of_first),
+        "{new:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_block_that_grows_beyond_what_is_read_at_once_loses_nothing() {
     let project = Project::new("orders", ORDERS, |table| table.block = Some(5));
     let source = project.source();
