@@ -53,6 +53,13 @@ pub enum Event {
         /// Why.
         message: String,
     },
+    /// A source does what it can, and its user could do something about the rest.
+    SourceWarned {
+        /// The source.
+        source: String,
+        /// What, in a sentence.
+        message: String,
+    },
     /// A feed says who tells of its changes.
     PushOffered {
         /// The source.

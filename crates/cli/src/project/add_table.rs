@@ -328,6 +328,8 @@ struct TableColumns {
     columns: Vec<String>,
     key: Vec<String>,
     cursors: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    is_cursor_indexed: Option<bool>,
 }
 
 impl From<Found> for TableColumns {
@@ -336,6 +338,7 @@ impl From<Found> for TableColumns {
             columns: found.columns,
             key: found.key,
             cursors: found.cursors,
+            is_cursor_indexed: found.is_cursor_indexed,
         }
     }
 }
@@ -393,6 +396,10 @@ impl Added {
                 if seconds >= 1.0 {
                     talk.say(format!("  {:12}{} or more", "first pass", brief(seconds)));
                 }
+            }
+            if found.is_cursor_indexed == Some(false) {
+                let note = "no index begins with it: each poll of it may read the whole table";
+                talk.say(format!("  {:12}{note}", "cursor"));
             }
             if !found.cursors.is_empty() {
                 let cursors = found.cursors.join(", ");

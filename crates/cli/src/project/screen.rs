@@ -303,7 +303,7 @@ impl Terminal {
                 let n = plural(n_elements, "new element");
                 self.status_line.say(format!("{source}: {n}"));
             }
-            Event::SourceFailed { source, message } => {
+            Event::SourceFailed { source, message } | Event::SourceWarned { source, message } => {
                 let message = shorten_to(&message, 300);
                 self.status_line.say(format!("{source}: {message}"));
             }
@@ -610,7 +610,7 @@ fn log(event: &Event, rows: &RowFields) {
             let n = plural(*n_elements, "new element");
             line(now, "found", format!("{source}: {n}"));
         }
-        Event::SourceFailed { source, message } => {
+        Event::SourceFailed { source, message } | Event::SourceWarned { source, message } => {
             line(
                 now,
                 "source",
@@ -804,6 +804,10 @@ impl<'a> JsonEvent<'a> {
             Event::SourceFailed { source, message } => Self {
                 source: Some(source),
                 ..Self::new("source-failed", now).message(message)
+            },
+            Event::SourceWarned { source, message } => Self {
+                source: Some(source),
+                ..Self::new("source-warned", now).message(message)
             },
             Event::PushOffered { source, offer } => Self {
                 source: Some(source),

@@ -33,6 +33,8 @@ use crate::{Error, clock};
 const PER_GROUP: u32 = 32;
 /// Blocks that are read at a time when it starts.
 const PER_PAGE: usize = 10_000;
+/// From so many rows on a read of all of them is something its owner notices.
+const MANY_ROWS: usize = 10_000;
 /// A poll of a table that failed is tried again after this, in days: a second; and after
 /// twice as long with each failure that follows.
 const FIRST_RETRY: f64 = 1.0 / 86_400.0;
@@ -50,6 +52,8 @@ pub(super) struct TableState {
     pending: Vec<Update>,
     /// How far the cursor has come, if it was polled since the start.
     cursor_high: Option<Value>,
+    /// That no index begins with the cursor has been told.
+    is_warned: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -61,10 +65,6 @@ pub(super) struct Block {
     pub(super) differs: bool,
 }
 
-impl TableState {
-    fn set(&mut self, id: ElementId, range: Range, n_rows: Option<usize>) {
-        self.forget(id);
-        self.starts.insert(start_of(&range), id);
 /// Which group a new block is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Joins {
@@ -74,6 +74,10 @@ enum Joins {
     Newest,
 }
 
+impl TableState {
+    fn set(&mut self, id: ElementId, range: Range, n_rows: Option<usize>) {
+        self.forget(id);
+        self.starts.insert(start_of(&range), id);
         let differs = false;
         self.blocks.insert(
             id,
@@ -144,6 +148,7 @@ impl Engine {
                 starts: HashMap::new(),
                 pending: Vec::new(),
                 cursor_high: None,
+                is_warned: false,
             };
             let (mut kept_blocks, mut cursor) = (Vec::new(), None);
             let mut walk = Walk::new(Some(source), PER_PAGE);
@@ -379,13 +384,17 @@ impl Engine {
         };
         let mut others = Vec::new();
         let own = state.blocks.get(&id).and_then(|block| block.n_rows);
-        if let (Some(own), Some(_), Some((next, block))) = (own, &kept.copy, state.next(&range))
+        if let (Some(own), Some(own_copy), Some((next, block))) =
+            (own, &kept.copy, state.next(&range))
             && let Some(n_rows) = block.n_rows
-            && let Some(size) = state.table.block_rows()
-            && own + n_rows <= size / 2
+            && own + n_rows <= state.table.size().to_cut(0) / 2
             && !self.agenda.is_under_way(next)
             && let Some(other) = self.ledger.kept(next)?
             && let Some(copy) = other.copy
+            && let n_bytes = (own_copy.n_bytes + copy.n_bytes) as usize
+            // By what their own rows have, or they would be cut apart again.
+            && let row_bytes = n_bytes.checked_div(own + n_rows).unwrap_or(0)
+            && own + n_rows <= state.table.size().to_cut(row_bytes) / 2
         {
             range.to.clone_from(&block.range.to);
             others.push((next, copy));
@@ -421,6 +430,15 @@ impl Engine {
             Some(TableRead::Block(read)) => self.conclude_block(&ended, *read, &others, now),
             Some(TableRead::Digests(read)) => self.conclude_digests(&ended, read, now),
             Some(TableRead::Cursor(read)) => self.conclude_cursor(&ended, read, now),
+            Some(TableRead::NoCursor(why)) => {
+                let kept = ended.poll.kept;
+                let source = self.ledger.name(kept.element.source);
+                self.retire(kept, &why, now);
+                let message = why;
+                self.pending_events
+                    .push(Event::SourceWarned { source, message });
+                Ok(())
+            }
             None => {
                 self.conclude_element(&ended.seen(), now)?;
                 Ok(())
@@ -677,8 +695,23 @@ impl Engine {
         }
         if let Some(state) = self.tables.get_mut(&source) {
             state.cursor_high.clone_from(&read.high);
+            let n_rows = state.blocks.values().filter_map(|block| block.n_rows);
+            if read.is_indexed == Some(false)
+                && !state.is_warned
+                && n_rows.sum::<usize>() >= MANY_ROWS
+            {
+                state.is_warned = true;
+                let column = state.table.settings.cursor.as_deref().unwrap_or_default();
+                let message = format!(
+                    "no index begins with the cursor {column}, so each poll of it may read the \
+                     whole table; ask for one, or leave the cursor out"
+                );
+                let source = self.ledger.name(source);
+                self.pending_events
+                    .push(Event::SourceWarned { source, message });
+            }
         }
-        if !read.is_ordered || read.rows.rows.is_empty() {
+        if read.rows.rows.is_empty() {
             return Ok(());
         }
         let mut by_block: BTreeMap<ElementId, Rows> = BTreeMap::new();

@@ -137,6 +137,11 @@ impl Batch {
         rows.collect()
     }
 
+    /// How many bytes all of it has, about.
+    pub(crate) fn n_bytes(&self) -> usize {
+        self.text.len() + self.bytes.len() + self.cells.len()
+    }
+
     /// How many bytes a row has, about; 0 if there is none.
     pub(crate) fn row_bytes(&self) -> usize {
         let each = |cell: &Cell| match cell {

@@ -6,6 +6,7 @@ use std::ops::Range as Span;
 use serde_json::Value as Json;
 use serde_json::value::RawValue;
 
+use super::MOST_BYTES;
 use super::value::Value;
 use crate::settings::TableSettings;
 
@@ -128,10 +129,10 @@ impl BlockSize {
     /// How many rows of so many bytes each; nothing if that is not known.
     pub(crate) fn of_rows(self, n_bytes: usize) -> Option<usize> {
         match self {
-            Self::Rows(n) => Some(n.max(1)),
+            Self::Rows(n) => Some(n.min(at_once(n_bytes)).max(1)),
             Self::Chosen => {
                 let n = BLOCK_BYTES.checked_div(n_bytes)?;
-                Some(n.clamp(FEWEST_ROWS, MOST_ROWS))
+                Some(n.clamp(FEWEST_ROWS, MOST_ROWS).min(at_once(n_bytes)))
             }
         }
     }
@@ -154,6 +155,13 @@ impl BlockSize {
 const BLOCKS_READ: usize = 20;
 /// The most rows that it reads.
 const MOST_READ: usize = 40_000;
+
+/// How many rows of so many bytes each, or of none, a statement may bring.
+pub(crate) fn at_once(n_bytes: usize) -> usize {
+    MOST_BYTES
+        .checked_div(n_bytes)
+        .map_or(usize::MAX, |n| n.max(1))
+}
 
 /// A range, cut into blocks.
 #[derive(Debug, Default)]

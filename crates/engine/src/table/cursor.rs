@@ -97,9 +97,10 @@ fn earlier(value: &Value, late: SignedDuration) -> Value {
 #[derive(Debug)]
 pub(crate) struct CursorRead {
     pub(crate) rows: Rows,
-    pub(crate) is_ordered: bool,
     /// Whether there is more.
     pub(crate) is_cut_short: bool,
+    /// Whether an index begins with the cursor, if that was asked and the database can tell.
+    pub(crate) is_indexed: Option<bool>,
     /// The highest value seen.
     pub(crate) high: Option<Value>,
     /// How many are beyond what was seen before.
@@ -149,8 +150,8 @@ pub(super) async fn read(
     };
     let answer = table.ask_rows(database, shape, 0, statement).await?;
     let shape = &*shape;
+    let is_cut_short = answer.is_cut || answer.batch.n_rows() >= MOST_READ;
     let (columns, batch) = (answer.columns, answer.batch);
-    let is_cut_short = batch.n_rows() >= MOST_READ;
     let rows = Rows {
         key: table.key_of(shape, &columns, &batch)?,
         columns,
@@ -186,8 +187,8 @@ pub(super) async fn read(
         FetchFailure::new(FailureKind::Other, format!("it could not be kept: {error}"))
     };
     Ok(CursorRead {
-        is_ordered: shape.is_ordered,
         is_cut_short,
+        is_indexed: shape.is_cursor_indexed,
         high: next.high,
         n_new: n_new as u32,
         body: has_moved

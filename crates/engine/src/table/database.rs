@@ -74,6 +74,8 @@ impl Login {
 pub(crate) struct Answer {
     pub(crate) columns: Vec<String>,
     pub(crate) rows: Vec<Row>,
+    /// Whether there was more than was taken in.
+    pub(crate) is_cut: bool,
 }
 
 /// What was answered where there may be many rows.
@@ -81,6 +83,8 @@ pub(crate) struct Answer {
 pub(crate) struct RowAnswer {
     pub(crate) columns: Vec<String>,
     pub(crate) batch: Batch,
+    /// Whether there was more than was taken in.
+    pub(crate) is_cut: bool,
 }
 
 /// A table that may be read.
@@ -105,6 +109,8 @@ pub struct Found {
     pub key: Vec<String>,
     /// Those that are likely to be larger after every change.
     pub cursors: Vec<String>,
+    /// Whether an index begins with the cursor that was named, if the database can tell.
+    pub is_cursor_indexed: Option<bool>,
     /// How large it is, if the database knows and a copy of it was asked for.
     pub size: Option<FoundSize>,
 }
@@ -136,6 +142,7 @@ impl Found {
             columns: shape.columns.iter().map(|c| c.name.clone()).collect(),
             key: shape.key.clone(),
             cursors: cursors.map(|column| column.name.clone()).collect(),
+            is_cursor_indexed: shape.is_cursor_indexed,
             size: None,
         }
     }
@@ -181,17 +188,23 @@ impl Database {
         }
     }
 
-    /// Sends one statement that asks for rows.
+    /// Sends one statement that asks for rows, and takes in about so many bytes of them.
+    /// However long rows are, two are taken in, so that who goes on after them gets on.
     pub(crate) async fn ask_for_rows(
         &mut self,
         statement: &Statement,
+        most_bytes: usize,
     ) -> Result<RowAnswer, FetchFailure> {
-        if let Self::Postgres(session) = self {
-            return session.ask_for_rows(statement).await;
-        }
-        let Answer { columns, rows } = self.ask(statement).await?;
-        let batch = Batch::of_rows(columns.len(), &rows);
-        Ok(RowAnswer { columns, batch })
+        let answer = match self {
+            Self::Postgres(session) => return session.ask_for_rows(statement, most_bytes).await,
+            Self::Sqlite(file) => blocking(|| file.ask_up_to(statement, most_bytes))?,
+            Self::MySql(session) => session.ask_up_to(statement, most_bytes).await?,
+        };
+        Ok(RowAnswer {
+            batch: Batch::of_rows(answer.columns.len(), &answer.rows),
+            columns: answer.columns,
+            is_cut: answer.is_cut,
+        })
     }
 
     /// What there is to be asked for; refused if it cannot be kept a copy of.
@@ -228,7 +241,7 @@ impl Database {
                 blocking(|| file.has_index(table, &shape.key))?
             }
             Self::Postgres(session) => session.has_index(relation, &shape.key).await?,
-            Self::MySql(session) => session.has_index(relation, &shape.key).await?,
+            Self::MySql(session) => session.has_index(parts, &shape.key).await?,
         };
         if !has_index {
             return Err(refuse(format!(
@@ -238,6 +251,26 @@ impl Database {
             )));
         }
         Ok(shape)
+    }
+
+    /// Whether an index begins with a column; nothing where nobody can tell.
+    pub(crate) async fn has_index_of(
+        &mut self,
+        relation: &Relation,
+        column: &String,
+    ) -> Result<Option<bool>, FetchFailure> {
+        let Relation::Table(parts) = relation else {
+            return Ok(None);
+        };
+        let column = std::slice::from_ref(column);
+        Ok(match self {
+            Self::Sqlite(file) => {
+                let table = parts.last().map_or("", String::as_str);
+                Some(blocking(|| file.has_index(table, column))?)
+            }
+            Self::Postgres(session) => session.has_index_of(relation, &column[0]).await?,
+            Self::MySql(session) => Some(session.has_index(parts, column).await?),
+        })
     }
 
     /// What tells rows from what they were, if the database can say that.
@@ -288,15 +321,11 @@ impl Database {
             return Ok(None);
         };
         let text = match self {
-            Self::Sqlite(_) => {
-                let table =
-                    Dialect::Sqlite.relation(&Relation::Table(parts[parts.len() - 1..].to_vec()));
-                format!("select max(rowid) - min(rowid) + 1, null from {table}")
-            }
+            Self::Sqlite(_) => sqlite::n_rows(parts.last().map_or("", String::as_str)),
             Self::Postgres(_) => format!(
                 "select nullif(reltuples, -1)::float8, \
                  pg_relation_size(oid) / nullif(greatest(reltuples, 0), 0)::float8 \
-                 from pg_catalog.pg_class where oid = {}::regclass",
+                 from pg_catalog.pg_class where oid = {}::regclass and relkind <> 'v'",
                 Dialect::Postgres.text(&Dialect::Postgres.relation(relation))
             ),
             Self::MySql(_) => {
@@ -317,8 +346,15 @@ impl Database {
             let number = digest::plain(value)?.parse::<f64>().ok();
             number.filter(|number| *number >= 0.0)
         });
-        let n_rows = numbers.next().flatten();
-        Ok(n_rows.map(|n_rows| (n_rows, numbers.next().flatten())))
+        let size = numbers
+            .next()
+            .flatten()
+            .map(|n_rows| (n_rows, numbers.next().flatten()));
+        if let (None, Self::Postgres(session)) = (size, self) {
+            let uncounted = session.uncounted(relation).await?;
+            return Ok(uncounted.map(|(n_rows, row_bytes)| (n_rows, Some(row_bytes))));
+        }
+        Ok(size)
     }
 
     /// The tables that may be read.

@@ -537,6 +537,7 @@ mod tests {
             key: vec!["a".to_owned(), "n".to_owned()],
             is_ordered: true,
             mark: None,
+            is_cursor_indexed: None,
         };
         let key = |text: &str, n| Some(vec![Value::Text(text.to_owned()), Value::Integer(n)]);
         let range = |from, to| Range { from, to };

@@ -33,7 +33,7 @@ use springtide_store::{Bodies, BodyId, Copy, ElementId, FailureKind, Packed};
 use tokio::time::Instant;
 
 pub(crate) use batch::{Batch, ValueRef};
-pub(crate) use block::{BlockSize, Cut, Range, cut, order};
+pub(crate) use block::{BlockSize, Cut, Range, at_once, cut, order};
 pub(crate) use copy::{CopiedBlock, CopyFile, FirstRows, RowChange, Update, difference};
 pub(crate) use cursor::{CursorRead, CursorState};
 pub use database::{AvailableTable, DatabaseAddress, Found, FoundSize};
@@ -102,6 +102,8 @@ pub(crate) enum TableRead {
     /// Each with its digest now, if it is what it was.
     Digests(Vec<(KnownDigest, Option<String>)>),
     Cursor(CursorRead),
+    /// A cursor is of no use, and why.
+    NoCursor(String),
 }
 
 /// The rows of a range, as blocks.
@@ -152,19 +154,15 @@ impl Table {
         BlockSize::of(&self.settings)
     }
 
-    /// How many rows a block should have, once that is known.
-    pub(crate) fn block_rows(&self) -> Option<usize> {
-        let n_bytes = self.row_bytes.load(Ordering::Relaxed);
-        self.size().of_rows(n_bytes)
-    }
-
-    /// Rows that a statement reads at the most: so many that what it brings can be held,
-    /// and few while nobody knows how long they are.
-    fn most_read(&self) -> usize {
+    /// Rows that a statement reads at the most, of a block that is known or not yet. Of one
+    /// that is not, so many that what it brings can be held, and few while nobody knows how
+    /// long they are.
+    fn most_read(&self, is_first: bool) -> usize {
         let most = self.size().most_read();
         match self.row_bytes.load(Ordering::Relaxed) {
+            _ if !is_first => most,
             0 => most.min(FIRST_READ),
-            n_bytes => most.min((MOST_BYTES / n_bytes).max(1)),
+            n_bytes => most.min(at_once(n_bytes)),
         }
     }
 
@@ -191,7 +189,11 @@ impl Table {
         n_marks: usize,
         statement: impl Fn(&Shape) -> Statement,
     ) -> Result<RowAnswer, FetchFailure> {
-        let answer = database.ask_for_rows(&statement(shape)).await?;
+        let most_bytes = match self.settings.relation {
+            Relation::Table(_) => MOST_TAKEN,
+            Relation::Query(_) => MOST_OF_QUERY_BYTES,
+        };
+        let answer = (database.ask_for_rows(&statement(shape), most_bytes)).await?;
         // The last may be a mark.
         let n_columns = answer.columns.len().saturating_sub(n_marks);
         let is_known = |name: &String| shape.column(name).is_some();
@@ -199,7 +201,7 @@ impl Table {
             return Ok(answer);
         }
         *shape = look(&self.settings, database).await?;
-        database.ask_for_rows(&statement(shape)).await
+        (database.ask_for_rows(&statement(shape), most_bytes)).await
     }
 
     fn login(&self) -> Login {
@@ -313,6 +315,9 @@ impl Table {
                     TableRead::Digests(compared)
                 })
             }
+            TableStatement::Cursor(_) if !shape.is_ordered => {
+                Ok(TableRead::NoCursor(why_no_cursor(&shape)))
+            }
             TableStatement::Cursor(state) => {
                 let read = cursor::read(self, &mut database, &mut shape, state, bodies);
                 read.await.map(TableRead::Cursor)
@@ -335,7 +340,7 @@ impl Table {
         bodies: &Bodies,
     ) -> Result<BlockRead, FetchFailure> {
         let is_query = matches!(self.settings.relation, Relation::Query(_));
-        let most = (!is_query).then(|| self.most_read() + 1);
+        let most = (!is_query).then(|| self.most_read(copies.is_empty()) + 1);
         let asks_marks = self.reads_marks(copies.is_empty());
         let statement = |shape: &Shape| {
             let mut shown = self.shown(shape);
@@ -348,7 +353,8 @@ impl Table {
         let begun = Instant::now();
         let mut answer = self.ask_rows(database, shape, n_marks, statement).await?;
         let shape = &*shape;
-        let RowAnswer { columns, batch } = &mut answer;
+        let is_cut = answer.is_cut;
+        let RowAnswer { columns, batch, .. } = &mut answer;
         self.costs.note_reading(batch.n_rows(), begun.elapsed());
         if asks_marks && shape.mark.is_some() {
             columns.pop();
@@ -359,9 +365,10 @@ impl Table {
         if n_bytes > 0 {
             self.row_bytes.store(n_bytes, Ordering::Relaxed);
         }
-        let is_cut_short = most.is_some_and(|most| batch.n_rows() >= most);
-        if is_query && batch.n_rows() > MOST_OF_QUERY {
-            let message = format!("the query returns more than {MOST_OF_QUERY} rows");
+        let is_cut_short = is_cut || most.is_some_and(|most| batch.n_rows() >= most);
+        if is_query && (is_cut || batch.n_rows() > MOST_OF_QUERY) {
+            let most = MOST_OF_QUERY_BYTES >> 20;
+            let message = format!("the query returns more than {MOST_OF_QUERY} rows or {most} MB");
             return Err(FetchFailure::new(FailureKind::TooLarge, message));
         }
         let key = self.key_of(shape, columns, batch)?;
@@ -369,7 +376,7 @@ impl Table {
             true => BlockSize::Rows(MOST_OF_QUERY),
             false => self.size(),
         };
-        let RowAnswer { columns, batch } = answer;
+        let RowAnswer { columns, batch, .. } = answer;
         let batch = Arc::new(batch);
         blocking(|| {
             let key_at = |row| batch.key(row, &key);
@@ -424,12 +431,16 @@ impl Table {
     }
 }
 
-/// Rows that the first statement reads.
-const FIRST_READ: usize = 1_000;
+/// Rows that the first statement reads: as many as tell how long they are.
+const FIRST_READ: usize = 100;
 /// Bytes that a statement brings, about.
 const MOST_BYTES: usize = 8 << 20;
+/// Bytes of an answer that are taken in, if rows are longer than those before them were.
+const MOST_TAKEN: usize = 2 * MOST_BYTES;
 /// Rows that a query may return.
 const MOST_OF_QUERY: usize = 100_000;
+/// Bytes that it may return, about.
+const MOST_OF_QUERY_BYTES: usize = 64 << 20;
 
 /// Rows that were read, and the digests of the blocks that they are cut into.
 struct Read {
@@ -637,7 +648,9 @@ pub(crate) async fn poll(poll: PendingPoll, ask: TableRequest, context: PollCont
     fail_point("answered");
     let found = read.map(|read| {
         let own = match &read {
-            TableRead::Block(_) | TableRead::Digests(_) => OwnSighting::NoCopy,
+            TableRead::Block(_) | TableRead::Digests(_) | TableRead::NoCursor(_) => {
+                OwnSighting::NoCopy
+            }
             TableRead::Cursor(read) => OwnSighting::Here(Box::new(read.sighting())),
         };
         PollResult::Read(Box::new(Reading {
@@ -702,6 +715,10 @@ pub async fn inspect(
     let login = login(settings, contact);
     let mut database = Database::open(&settings.address, &login).await?;
     let shape = look(settings, &mut database).await?;
+    if settings.cursor.is_some() && !shape.is_ordered {
+        let message = why_no_cursor(&shape);
+        return Err(FetchFailure::new(FailureKind::Database, message));
+    }
     let size = database.size(&settings.relation).await?;
     Ok(Found {
         size: size.map(|(n_rows, row_bytes)| size_of(settings, n_rows, row_bytes)),
@@ -709,16 +726,26 @@ pub async fn inspect(
     })
 }
 
+/// Rows that a cursor brings belong to a block each, and to which only the order of their keys
+/// can tell.
+fn why_no_cursor(shape: &Shape) -> String {
+    format!(
+        "a cursor is of no use here, since only the database knows the order of the key ({}), \
+         and so the block of a row; leave the cursor out, and blocks find all changes",
+        shape.key.join(", ")
+    )
+}
+
 /// What the size of a table means to a copy of it.
 fn size_of(settings: &TableSettings, n_rows: f64, row_bytes: Option<f64>) -> FoundSize {
     let size = BlockSize::of(settings);
     let n_bytes = row_bytes.map_or(0, |n_bytes| n_bytes as usize);
     let per_block = size.of_rows(n_bytes).unwrap_or(USUAL_ROWS);
-    let at_once = size.most_read().min((MOST_BYTES / n_bytes.max(1)).max(1));
+    let most = size.most_read().min(at_once(n_bytes));
     FoundSize {
         n_rows,
         n_blocks: (n_rows / per_block as f64).ceil().max(1.0),
-        n_statements: (n_rows / at_once as f64).ceil().max(1.0),
+        n_statements: (n_rows / most as f64).ceil().max(1.0),
     }
 }
 
@@ -729,5 +756,10 @@ const USUAL_ROWS: usize = 500;
 async fn look(settings: &TableSettings, database: &mut Database) -> Result<Shape, FetchFailure> {
     let mut columns = settings.columns.clone();
     columns.extend(settings.cursor.clone());
-    (database.shape(&settings.relation, &settings.key, &columns)).await
+    let shape = database.shape(&settings.relation, &settings.key, &columns);
+    let mut shape = shape.await?;
+    if let Some(cursor) = &settings.cursor {
+        shape.is_cursor_indexed = database.has_index_of(&settings.relation, cursor).await?;
+    }
+    Ok(shape)
 }

@@ -5,13 +5,15 @@
 //! six digits. Whoever has one is asked by statements that are prepared first, which are
 //! answered in binary.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mysql_async::consts::{ColumnFlags, ColumnType};
-use mysql_async::prelude::Queryable;
+use mysql_async::prelude::{Protocol, Queryable};
 use mysql_async::{
-    Column as Kind, Conn, DriverError, OptsBuilder, Row as MySqlRow, SslOpts, Value as Sql,
+    Column as Kind, Conn, DriverError, OptsBuilder, QueryResult, Row as MySqlRow, SslOpts,
+    Value as Sql,
 };
 use springtide_store::FailureKind;
 
@@ -94,49 +96,51 @@ impl Session {
     }
 
     pub(super) async fn ask(&mut self, statement: &Statement) -> Result<Answer, FetchFailure> {
+        self.ask_up_to(statement, usize::MAX).await
+    }
+
+    /// The same, of which about so many bytes are taken in, and two rows at the least. What is
+    /// beyond is left to be read by nobody, and the connection with it.
+    pub(super) async fn ask_up_to(
+        &mut self,
+        statement: &Statement,
+        most_bytes: usize,
+    ) -> Result<Answer, FetchFailure> {
+        let text = &*statement.text;
         if !self.has_floats {
-            let (columns, rows) = self.answer(&statement.text, Spelling::Text).await?;
+            let (columns, rows) = self.answer(text, Spelling::Text, most_bytes).await?;
             let is_float = |column: &Kind| column.column_type() == ColumnType::MYSQL_TYPE_FLOAT;
             self.has_floats = columns.iter().any(is_float);
             if !self.has_floats {
-                return rows_of(&columns, rows, of_text);
+                return rows_of(&columns, rows, self.is_broken, of_text);
             }
         }
-        let (columns, rows) = self.answer(&statement.text, Spelling::Binary).await?;
-        rows_of(&columns, rows, of_sql)
+        let (columns, rows) = self.answer(text, Spelling::Binary, most_bytes).await?;
+        rows_of(&columns, rows, self.is_broken, of_sql)
     }
 
     async fn answer(
         &mut self,
         text: &str,
         spelling: Spelling,
+        most_bytes: usize,
     ) -> Result<(Arc<[Kind]>, Vec<MySqlRow>), FetchFailure> {
         // Until it is answered, nobody knows what is still to come.
         self.is_broken = true;
         let asked = async {
-            Ok::<_, mysql_async::Error>(match spelling {
-                Spelling::Text => {
-                    let mut result = self.connection.query_iter(text).await?;
-                    (
-                        result.columns().unwrap_or_default(),
-                        result.collect().await?,
-                    )
-                }
+            match spelling {
+                Spelling::Text => taken(self.connection.query_iter(text).await?, most_bytes).await,
                 Spelling::Binary => {
-                    let mut result = self.connection.exec_iter(text, ()).await?;
-                    (
-                        result.columns().unwrap_or_default(),
-                        result.collect().await?,
-                    )
+                    taken(self.connection.exec_iter(text, ()).await?, most_bytes).await
                 }
-            })
+            }
         };
         let answered = tokio::time::timeout(self.timeout + MARGIN, asked).await;
-        let answered = answered
+        let (columns, rows, is_cut) = answered
             .map_err(|_| timed_out())?
             .map_err(|error| describe(&error))?;
-        self.is_broken = false;
-        Ok(answered)
+        self.is_broken = is_cut;
+        Ok((columns, rows))
     }
 
     pub(super) async fn shape(
@@ -191,8 +195,9 @@ impl Session {
             columns,
             is_ordered: key.iter().all(|name| ordered.contains(name)),
             key,
-            // It depends on which columns are asked for.
+            // These depend on which columns are asked for.
             mark: None,
+            is_cursor_indexed: None,
         })
     }
 
@@ -223,14 +228,11 @@ impl Session {
 
     pub(super) async fn has_index(
         &mut self,
-        relation: &Relation,
-        key: &[String],
+        parts: &[String],
+        columns: &[String],
     ) -> Result<bool, FetchFailure> {
-        let Relation::Table(parts) = relation else {
-            return Ok(true);
-        };
         let indexes = self.indexes(parts).await?;
-        Ok(indexes.iter().any(|(_, columns)| columns.starts_with(key)))
+        Ok(indexes.iter().any(|(_, of)| of.starts_with(columns)))
     }
 
     pub(super) async fn tables(&mut self) -> Result<Vec<AvailableTable>, FetchFailure> {
@@ -304,6 +306,11 @@ fn options(login: &Login) -> Result<(OptsBuilder, Mode), FetchFailure> {
         .db_name(database)
         .prefer_socket(false)
         .stmt_cache_size(0)
+        // What servers of either kind list sessions with.
+        .connect_attributes(HashMap::from([(
+            "program_name".to_owned(),
+            login.application(),
+        )]))
         .max_allowed_packet(Some(64 << 20));
     Ok((options, mode))
 }
@@ -335,9 +342,34 @@ enum Spelling {
     Binary,
 }
 
+/// Rows of a result, of about so many bytes, and whether there was more.
+async fn taken<P: Protocol>(
+    mut result: QueryResult<'_, '_, P>,
+    most_bytes: usize,
+) -> Result<(Arc<[Kind]>, Vec<MySqlRow>, bool), mysql_async::Error> {
+    let columns = result.columns().unwrap_or_default();
+    let (mut rows, mut n_bytes) = (Vec::new(), 0);
+    while let Some(row) = result.next().await? {
+        if n_bytes > most_bytes && rows.len() >= 2 {
+            return Ok((columns, rows, true));
+        }
+        let row: MySqlRow = row;
+        let values = (0..row.len()).filter_map(|at| row.as_ref(at));
+        n_bytes += values
+            .map(|value| match value {
+                Sql::Bytes(bytes) => bytes.len() + 1,
+                _ => 1,
+            })
+            .sum::<usize>();
+        rows.push(row);
+    }
+    Ok((columns, rows, false))
+}
+
 fn rows_of(
     columns: &[Kind],
     answered: Vec<MySqlRow>,
+    is_cut: bool,
     of: fn(Sql, &Kind) -> Result<Value, FetchFailure>,
 ) -> Result<Answer, FetchFailure> {
     let mut rows = Vec::with_capacity(answered.len());
@@ -350,6 +382,7 @@ fn rows_of(
     Ok(Answer {
         columns: names.collect(),
         rows,
+        is_cut,
     })
 }
 
@@ -518,4 +551,22 @@ fn describe(error: &mysql_async::Error) -> FetchFailure {
         error => (FailureKind::Connect, error.to_string()),
     };
     FetchFailure::new(kind, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_say_who_is_there_and_whom_to_turn_to() {
+        let login = Login {
+            url: "mysql://reader@db.example.org/shop".to_owned(),
+            contact: Some("ops@example.org".to_owned()),
+            ..Login::default()
+        };
+        let (options, _) = options(&login).unwrap();
+        let options = mysql_async::Opts::from(options);
+        let attributes = options.connect_attributes().unwrap();
+        assert_eq!(attributes["program_name"], "springtide (ops@example.org)");
+    }
 }

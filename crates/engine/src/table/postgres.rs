@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
 use springtide_store::FailureKind;
+use tokio::task::AbortHandle;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, SimpleQueryMessage};
@@ -24,8 +25,11 @@ use crate::fetch::FetchFailure;
 #[derive(Debug)]
 pub(crate) struct Session {
     client: Client,
+    connection: AbortHandle,
     timeout: Duration,
     kinds: Vec<Column>,
+    /// More was answered than was taken in, and the connection was cut for it.
+    is_cut: bool,
 }
 
 /// How long a server may take to say who it is.
@@ -60,41 +64,53 @@ impl Session {
             }
         };
         // It ends with the client; what breaks it breaks the statement under way.
-        tokio::spawn(async move {
+        let connection = tokio::spawn(async move {
             let _ = connection.await;
         });
         Ok(Self {
             client,
+            connection: connection.abort_handle(),
             timeout: login.timeout,
             kinds: Vec::new(),
+            is_cut: false,
         })
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.client.is_closed()
+        self.is_cut || self.client.is_closed()
     }
 
     pub(super) async fn ask(&mut self, statement: &Statement) -> Result<Answer, FetchFailure> {
-        let answered = self.ask_for_rows(statement).await?;
+        let answered = self.ask_for_rows(statement, usize::MAX).await?;
         Ok(Answer {
             rows: answered.batch.to_rows(0..answered.batch.n_rows()),
             columns: answered.columns,
+            is_cut: false,
         })
     }
 
+    /// Sends one statement, and takes in about so many bytes of the answer, and two rows at
+    /// the least. Where there are more, the server stops, since nobody is there any longer.
     pub(super) async fn ask_for_rows(
         &mut self,
         statement: &Statement,
+        most_bytes: usize,
     ) -> Result<RowAnswer, FetchFailure> {
-        let answered = tokio::time::timeout(self.timeout + MARGIN, self.answer(&statement.text));
-        answered.await.unwrap_or_else(|_| {
+        let answered = self.answer(&statement.text, most_bytes);
+        let answered = tokio::time::timeout(self.timeout + MARGIN, answered).await;
+        let answer = answered.unwrap_or_else(|_| {
             let message = "the statement took too long";
             Err(FetchFailure::new(FailureKind::Timeout, message))
-        })
+        })?;
+        if answer.is_cut {
+            self.is_cut = true;
+            self.connection.abort();
+        }
+        Ok(answer)
     }
 
     /// What the server answers, row by row as it comes: it makes the next ones meanwhile.
-    async fn answer(&self, text: &str) -> Result<RowAnswer, FetchFailure> {
+    async fn answer(&self, text: &str, most_bytes: usize) -> Result<RowAnswer, FetchFailure> {
         let asked = self.client.simple_query_raw(text).await;
         let mut messages = std::pin::pin!(asked.map_err(|error| describe(&error))?);
         let mut answer = RowAnswer::default();
@@ -109,6 +125,10 @@ impl Session {
                     answer.batch = Batch::new(kinds.len());
                 }
                 SimpleQueryMessage::Row(row) => {
+                    if answer.batch.n_bytes() > most_bytes && answer.batch.n_rows() >= 2 {
+                        answer.is_cut = true;
+                        break;
+                    }
                     for (at, kind) in kinds.iter().enumerate() {
                         // What is no UTF-8 is no text to us, whatever the database takes it for.
                         let value = row.try_get(at).ok();
@@ -194,8 +214,9 @@ impl Session {
             columns,
             key,
             is_ordered: is_ordered && matches!(relation, Relation::Table(_)),
-            // It depends on which columns are asked for.
+            // These depend on which columns are asked for.
             mark: None,
+            is_cursor_indexed: None,
         })
     }
 
@@ -264,31 +285,81 @@ impl Session {
         Ok((primary, collated))
     }
 
-    /// Whether there is an index whose first columns are these, or so few rows that none is
-    /// needed.
+    /// Whether ranges of a key can be read without a read of the whole: there are few rows, or
+    /// the server comes to the first of them, in their order, sooner than to all of them. It
+    /// is asked for its plan, which knows views, partitions, and tables that were never
+    /// analysed as well.
     pub(super) async fn has_index(
         &mut self,
         relation: &Relation,
         key: &[String],
     ) -> Result<bool, FetchFailure> {
+        let dialect = Dialect::Postgres;
+        let (key, from) = (dialect.names(key), dialect.relation(relation));
+        let all = self.plan(&format!("select {key} from {from}")).await?;
+        if all.n_rows < FEW_ROWS {
+            return Ok(true);
+        }
+        let first = format!("select {key} from {from} order by {key} limit 1");
+        Ok(self.plan(&first).await?.cost < all.cost / 2.0)
+    }
+
+    /// How many rows there are, about, and how many bytes each, where nobody has counted: by
+    /// the size of the file. It takes small ones for larger than they are, so of these nothing
+    /// is said.
+    pub(super) async fn uncounted(
+        &mut self,
+        relation: &Relation,
+    ) -> Result<Option<(f64, f64)>, FetchFailure> {
+        let all = format!("select * from {}", Dialect::Postgres.relation(relation));
+        let plan = self.plan(&all).await?;
+        Ok((plan.n_rows >= FEW_ROWS).then_some((plan.n_rows, plan.row_bytes)))
+    }
+
+    /// What the server expects of a statement, which it does not run.
+    async fn plan(&mut self, text: &str) -> Result<Plan, FetchFailure> {
+        let asked = Statement::plain(format!("explain (format json) {text}"));
+        let answer = self.ask(&asked).await?;
+        let said = answer.rows.first().and_then(|row| row.first());
+        let plan = match said {
+            Some(Value::Text(said)) => serde_json::from_str::<serde_json::Value>(said).ok(),
+            _ => None,
+        };
+        let number = |name: &str| plan.as_ref()?[0]["Plan"][name].as_f64();
+        let all = (|| {
+            Some(Plan {
+                n_rows: number("Plan Rows")?,
+                row_bytes: number("Plan Width")?,
+                cost: number("Total Cost")?,
+            })
+        })();
+        all.ok_or_else(|| {
+            let message = "the server shows no plan for its statements";
+            FetchFailure::new(FailureKind::Database, message)
+        })
+    }
+
+    /// Whether there is an index that begins with a column; nothing where there can be none.
+    pub(super) async fn has_index_of(
+        &mut self,
+        relation: &Relation,
+        column: &str,
+    ) -> Result<Option<bool>, FetchFailure> {
+        let dialect = Dialect::Postgres;
         let text = format!(
-            "select array_to_string(array(select a.attname from \
-               unnest(i.indkey::int2[]) with ordinality k(n, at) \
-               join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.n \
-               order by k.at), chr(1)), c.reltuples < {FEW_ROWS} \
-             from pg_catalog.pg_class c left join pg_catalog.pg_index i \
-               on i.indrelid = c.oid and i.indisvalid and i.indpred is null \
-             where c.oid = {}::regclass",
-            Dialect::Postgres.text(&Dialect::Postgres.relation(relation))
+            "select c.relkind in ('r', 'm', 'p'), exists (select from pg_catalog.pg_index i \
+               join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum = i.indkey[0] \
+               where i.indrelid = c.oid and i.indisvalid and i.indpred is null \
+               and a.attname = {}) from pg_catalog.pg_class c where c.oid = {}::regclass",
+            dialect.text(column),
+            dialect.text(&dialect.relation(relation))
         );
         let answer = self.ask(&Statement::plain(text)).await?;
-        let key = key.join("\u{1}");
-        let is_good = |row: &Vec<Value>| {
-            let columns = matches!(row.first(), Some(Value::Text(columns))
-                if *columns == key || columns.starts_with(&format!("{key}\u{1}")));
-            columns || matches!(row.get(1), Some(Value::Text(is_few)) if is_few == "t")
+        let is_true = |at: usize| {
+            let said = answer.rows.first().and_then(|row| row.get(at));
+            matches!(said, Some(Value::Text(said)) if said == "t")
         };
-        Ok(answer.rows.iter().any(is_good))
+        Ok(is_true(0).then(|| is_true(1)))
     }
 
     pub(super) async fn tables(&mut self) -> Result<Vec<AvailableTable>, FetchFailure> {
@@ -314,9 +385,14 @@ impl Session {
             let relation = Relation::Table(vec![schema.clone(), name.clone()]);
             let shape = self.shape(&relation, &[]).await?;
             self.kinds.clear();
+            let mut n_rows = n.parse().ok().filter(|n: &f64| *n >= 0.0);
+            if n_rows.is_none() && is_view != "t" {
+                let uncounted = self.uncounted(&relation).await.ok().flatten();
+                n_rows = uncounted.map(|(n_rows, _)| n_rows);
+            }
             tables.push(AvailableTable {
                 name: format!("{schema}.{name}"),
-                n_rows: n.parse().ok().filter(|n: &f64| *n >= 0.0),
+                n_rows,
                 is_view: is_view == "t",
                 found: Found::of(&shape),
             });
@@ -325,8 +401,17 @@ impl Session {
     }
 }
 
-/// A table of fewer rows, as the server last counted, is read without an index.
-const FEW_ROWS: u64 = 10_000;
+/// A table of fewer rows is read without an index.
+const FEW_ROWS: f64 = 10_000.0;
+
+/// What the server expects of a statement.
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    n_rows: f64,
+    row_bytes: f64,
+    /// In units of its own.
+    cost: f64,
+}
 
 /// What an address says, and how far the server's certificate has to be good.
 fn config(login: &Login) -> Result<(Config, CertificateCheck), FetchFailure> {

@@ -42,25 +42,45 @@ impl File {
     }
 
     pub(super) fn ask(&mut self, statement: &Statement) -> Result<Answer, FetchFailure> {
+        self.ask_up_to(statement, usize::MAX)
+    }
+
+    /// The same, of which about so many bytes are taken in, and two rows at the least.
+    pub(super) fn ask_up_to(
+        &mut self,
+        statement: &Statement,
+        most_bytes: usize,
+    ) -> Result<Answer, FetchFailure> {
         let until = Instant::now() + self.timeout;
         let hook = Some(move || Instant::now() >= until);
         self.connection
             .progress_handler(STEPS, hook)
             .map_err(|error| describe(&error))?;
-        self.rows(statement).map_err(|error| describe(&error))
+        self.rows(statement, most_bytes)
+            .map_err(|error| describe(&error))
     }
 
-    fn rows(&self, statement: &Statement) -> rusqlite::Result<Answer> {
+    fn rows(&self, statement: &Statement, most_bytes: usize) -> rusqlite::Result<Answer> {
         let mut prepared = self.connection.prepare(&statement.text)?;
         let columns: Vec<String> = prepared.column_names().map(str::to_owned).collect();
         let values = statement.values.iter().map(as_sql);
         let mut found = prepared.query(rusqlite::params_from_iter(values))?;
-        let mut rows = Vec::new();
+        let (mut rows, mut n_bytes, mut is_cut) = (Vec::new(), 0, false);
         while let Some(row) = found.next()? {
+            if n_bytes > most_bytes && rows.len() >= 2 {
+                is_cut = true;
+                break;
+            }
             let values = (0..columns.len()).map(|at| Ok(of_sql(row.get_ref(at)?)));
-            rows.push(values.collect::<rusqlite::Result<Vec<Value>>>()?);
+            let row = values.collect::<rusqlite::Result<Vec<Value>>>()?;
+            n_bytes += row.iter().map(Value::n_bytes).sum::<usize>();
+            rows.push(row);
         }
-        Ok(Answer { columns, rows })
+        Ok(Answer {
+            columns,
+            rows,
+            is_cut,
+        })
     }
 
     pub(super) fn shape(
@@ -99,6 +119,7 @@ impl File {
             key,
             // It is a file: to hash it is to read it.
             mark: None,
+            is_cursor_indexed: None,
         })
     }
 
@@ -165,15 +186,29 @@ impl File {
             };
             let relation = Relation::Table(vec![name.clone()]);
             let shape = self.shape(&relation, &[])?;
+            // Of a view, or a table without numbers of rows, nobody knows.
+            let counted = self.ask(&Statement::plain(n_rows(name))).ok();
+            let counted = counted.and_then(|answer| answer.rows.into_iter().flatten().next());
             tables.push(AvailableTable {
                 name: name.clone(),
-                n_rows: None,
+                n_rows: match counted {
+                    Some(Value::Integer(n)) => Some(n as f64),
+                    // The smallest of no numbers is none.
+                    Some(Value::Null) if kind == "table" => Some(0.0),
+                    _ => None,
+                },
                 is_view: kind == "view",
                 found: Found::of(&shape),
             });
         }
         Ok(tables)
     }
+}
+
+/// Asks how many rows a table has, about: as if each number of a row were in use.
+pub(super) fn n_rows(table: &str) -> String {
+    let table = Dialect::Sqlite.name(table);
+    format!("select max(rowid) - min(rowid) + 1 from {table}")
 }
 
 /// A value as SQLite is given it, where it is.

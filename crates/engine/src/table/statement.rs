@@ -31,6 +31,9 @@ pub(crate) struct Shape {
     pub(crate) is_ordered: bool,
     /// What tells a row from what it was, if the database can say that.
     pub(crate) mark: Option<RowMark>,
+    /// Whether an index begins with the cursor; nothing if there is no cursor, or nobody can
+    /// tell.
+    pub(crate) is_cursor_indexed: Option<bool>,
 }
 
 /// A column, and its type as the database calls it.
@@ -52,6 +55,7 @@ impl Shape {
             key: key.to_vec(),
             is_ordered: false,
             mark: None,
+            is_cursor_indexed: None,
         }
     }
 
@@ -288,6 +292,7 @@ mod tests {
             key: vec!["a\"b".to_owned(), "n".to_owned()],
             is_ordered: false,
             mark: None,
+            is_cursor_indexed: None,
         };
         let key = |text: &str, n| Some(vec![Value::Text(text.to_owned()), Value::Integer(n)]);
         let range = Range {

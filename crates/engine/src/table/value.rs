@@ -41,6 +41,15 @@ impl Value {
         }
     }
 
+    /// How many bytes it takes, about.
+    pub(crate) fn n_bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len() + 1,
+            Self::Bytes(bytes) => bytes.len() + 1,
+            Self::Null | Self::Integer(_) | Self::Real(_) => 1,
+        }
+    }
+
     /// As it is written in a body and in keys.
     pub(crate) fn to_json(&self) -> Json {
         match self {

@@ -8,10 +8,10 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, params};
-use springtide_engine::Settings;
 use springtide_engine::settings::{Password, TableSettings};
 use springtide_engine::table::{CopyReader, DatabaseAddress, Relation, RowLogged};
 use springtide_engine::view::TrustView;
+use springtide_engine::{Event, Settings};
 use springtide_store::{ElementId, FailureKind, Reader, Role, SourceKind, Sqlite, State};
 
 use crate::run::{elements, settings};
@@ -133,8 +133,8 @@ async fn a_first_pass_cuts_a_table_into_blocks_and_copies_every_row() {
     let world = World::new();
     let ended = world.run_once(project.path(), &project.settings).await;
     project.assert_in_step("orders");
-    // Twenty blocks of fifty rows are read by a statement.
-    assert_eq!(ended.n_polls, 3);
+    // A statement reads twenty blocks of fifty rows, and the first a hundred rows.
+    assert_eq!(ended.n_polls, 4);
     let blocks = elements(project.path());
     assert_eq!(blocks.len(), 47);
     let locators: Vec<&str> = (blocks.iter())
@@ -406,6 +406,32 @@ async fn only_blocks_that_differ_are_looked_at_to_bring_a_copy_in_step() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn long_rows_are_read_a_few_at_a_time() {
+    let most = 17 << 20;
+    for block in [None, Some(50)] {
+        let project = Project::new("orders", ORDERS, |table| table.block = block);
+        fill(&mut project.source(), 60);
+        // Rows as long as they are get known by the first that are read; the last are longer.
+        let long = "UPDATE orders SET status = printf('%.*c', iif(id > 50, 4000000, 1000000), 'x')";
+        project.source().execute(long, []).unwrap();
+        let world = World::new();
+        world.run_once(project.path(), &project.settings).await;
+        project.assert_in_step("orders");
+        let blocks = elements(project.path());
+        let sizes: Vec<u64> = (blocks.iter())
+            .map(|kept| kept.copy.as_ref().unwrap().n_bytes)
+            .collect();
+        assert!(sizes.iter().all(|&n_bytes| n_bytes < most), "{sizes:?}");
+        // They are neither put together nor cut anew for ever.
+        world.run_for(project.path(), &project.settings, 30.0).await;
+        let settled = elements(project.path()).len();
+        world.run_for(project.path(), &project.settings, 30.0).await;
+        assert_eq!(elements(project.path()).len(), settled);
+        assert_eq!(project.log().len(), 60);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_block_that_is_cut_from_another_joins_its_group() {
     let project = Project::new("orders", ORDERS, |_| {});
     fill(&mut project.source(), 4_000);
@@ -442,6 +468,69 @@ async fn a_block_that_is_cut_from_another_joins_its_group() {
         new.iter().all(|kept| kept.element.group == of_first),
         "{new:?}"
     );
+}
+
+/// What was said of sources that do what they can.
+fn warnings(events: &[Event]) -> Vec<&str> {
+    let said = events.iter().filter_map(|event| match event {
+        Event::SourceWarned { message, .. } => Some(&**message),
+        _ => None,
+    });
+    said.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cursor_over_keys_whose_order_is_not_known_is_told_and_not_polled() {
+    let schema = "CREATE TABLE t (name TEXT COLLATE NOCASE PRIMARY KEY, v, \
+                  updated_at TEXT NOT NULL DEFAULT '2026-01-01T00:00:00Z') WITHOUT ROWID";
+    let project = Project::new("t", schema, |table| {
+        table.cursor = Some("updated_at".to_owned());
+    });
+    let source = project.source();
+    for n in 0..200 {
+        let sql = "INSERT INTO t (name, v) VALUES (?1, 0)";
+        source
+            .execute(sql, [format!("{}{n}", ["a", "B"][n % 2])])
+            .unwrap();
+    }
+    let world = World::new();
+    let (ended, events) = world.run_for(project.path(), &project.settings, 20.0).await;
+    let said = warnings(&events);
+    assert!(
+        matches!(said[..], [said] if said.contains("the key (name)")),
+        "{said:?}"
+    );
+    assert!(ended.failed_sources.is_empty());
+    let all = elements(project.path());
+    let cursor = all.iter().find(|kept| kept.element.role == Role::Listing);
+    assert_eq!(cursor.unwrap().state, State::Gone);
+    let sql = "UPDATE t SET v = 1, updated_at = '2026-02-01T00:00:00Z' WHERE name = 'a100'";
+    source.execute(sql, []).unwrap();
+    world.run_for(project.path(), &project.settings, 30.0).await;
+    project.assert_in_step("t");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cursor_without_an_index_is_told_of_where_a_table_is_large() {
+    for (n_rows, index, is_told) in [(12_000, "", true), (500, "", false), (12_000, "i", false)] {
+        let project = Project::new("orders", ORDERS, |table| {
+            table.block = Some(1_000);
+            table.cursor = Some("updated_at".to_owned());
+        });
+        fill(&mut project.source(), n_rows);
+        if !index.is_empty() {
+            let sql = "CREATE INDEX by_time ON orders (updated_at)";
+            project.source().execute(sql, []).unwrap();
+        }
+        let world = World::new();
+        let (_, events) = world.run_for(project.path(), &project.settings, 30.0).await;
+        let said = warnings(&events);
+        assert_eq!(said.len(), usize::from(is_told), "{said:?}");
+        assert!(
+            said.iter().all(|said| said.contains("cursor updated_at")),
+            "{said:?}"
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]
