@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use springtide_engine::origin::Behaviour;
 
-use crate::Place;
 use crate::live::origin;
 use crate::serving::{Serving, all_polled};
+use crate::{Place, say_skipped};
 
 const TAB: &str = "\u{e004}";
 const ENTER: &str = "\u{e007}";
@@ -35,7 +35,10 @@ impl Browser {
             .spawn();
         let is_there = Command::new("chromium").arg("--version").output().is_ok();
         let (Ok(mut driver), true) = (driver, is_there) else {
-            say_left_out("chromium and chromium-driver are not installed");
+            say_skipped(
+                "the dashboard in a browser",
+                "chromium and chromium-driver are not installed",
+            );
             return None;
         };
         let mut lines = BufReader::new(driver.stdout.take().unwrap());
@@ -259,14 +262,6 @@ impl Drop for Browser {
     }
 }
 
-fn say_left_out(why: &str) {
-    // Past what the test's own output is caught by.
-    let _ = writeln!(
-        std::io::stderr(),
-        "SKIPPED: the dashboard in a browser ({why})"
-    );
-}
-
 /// What finds out whether everyone can use a page.
 fn axe() -> Option<String> {
     let path = match std::env::var_os("AXE_CORE") {
@@ -276,7 +271,7 @@ fn axe() -> Option<String> {
     };
     let text = std::fs::read_to_string(path).ok();
     if text.is_none() {
-        say_left_out("axe-core is not installed");
+        say_skipped("the dashboard in a browser", "axe-core is not installed");
     }
     text
 }

@@ -1,10 +1,14 @@
 //! Servers of PostgreSQL and MariaDB for tests, on loopback, in a folder of their own and by
 //! a user without rights. Where they are not installed, tests say so and are left out.
 
+use std::collections::HashSet;
 use std::fs::File;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -86,7 +90,7 @@ fn serve(kind: &Kind, folder: &Path, port: u16) -> Child {
                 "listen_addresses=127.0.0.1",
                 "fsync=off",
                 "log_statement=all",
-                "log_line_prefix=%u|",
+                "log_line_prefix=%u|%p|",
                 "unix_socket_directories=",
             ] {
                 command.args(["-c", setting]);
@@ -102,6 +106,8 @@ fn serve(kind: &Kind, folder: &Path, port: u16) -> Child {
                 "--general-log=1",
             ]);
             command.args(["--innodb-flush-log-at-trx-commit=0", "--skip-name-resolve"]);
+            // It knows what sessions say of themselves.
+            command.arg("--performance-schema=ON");
             for (name, file) in [
                 ("datadir", "data"),
                 ("socket", "socket"),
@@ -123,7 +129,6 @@ fn serve(kind: &Kind, folder: &Path, port: u16) -> Child {
 }
 
 impl Server {
-    #[expect(clippy::print_stderr, reason = "a test that is left out says so")]
     pub(crate) fn start(kind: Kind) -> Option<Self> {
         let needed = match kind {
             Kind::Postgres => ["initdb", "postgres", "psql"],
@@ -131,7 +136,8 @@ impl Server {
         };
         let programs: Vec<Option<PathBuf>> = needed.iter().map(|name| program(name)).collect();
         let [Some(init), Some(_), Some(_)] = &programs[..] else {
-            eprintln!("left out: {needed:?} are not all installed");
+            let why = format!("{} are not all installed", needed.join(", "));
+            crate::say_skipped("tables of a database server", &why);
             return None;
         };
         let folder = tempfile::tempdir().unwrap();
@@ -261,6 +267,12 @@ impl Server {
         self.sql_in("shop", text)
     }
 
+    /// The same, by a process that may take its time.
+    pub(crate) fn begin(&self, text: &str) -> Child {
+        let mut client = self.client("shop");
+        client.arg(text).stdout(Stdio::null()).spawn().unwrap()
+    }
+
     /// Its address, as a reader has it.
     pub(crate) fn url(&self) -> String {
         let scheme = match self.kind {
@@ -270,32 +282,174 @@ impl Server {
         format!("{scheme}://reader@127.0.0.1:{}/shop", self.port)
     }
 
+    /// From now on the reader of PostgreSQL needs the password that it has elsewhere.
+    pub(crate) fn ask_for_password(&self) {
+        self.sql("alter role reader password 's3cret'");
+        let rules = self.folder.path().join("data/pg_hba.conf");
+        let others = std::fs::read_to_string(&rules).unwrap();
+        let own = "host all reader 127.0.0.1/32 scram-sha-256\n";
+        std::fs::write(&rules, format!("{own}{others}")).unwrap();
+        self.sql("select pg_reload_conf()");
+    }
+
+    /// What the reader has sent is only read, and there was never more than one statement at a
+    /// time: a session begins when the one before has said its last.
+    #[track_caller]
+    pub(crate) fn assert_only_read_one_by_one(&self) {
+        let said = self.said();
+        assert!(said.len() > 20, "{said:?}");
+        let reads = match self.kind {
+            Kind::Postgres => &[
+                "select ",
+                "with springtide_seen as ",
+                "explain (format json) select ",
+            ][..],
+            Kind::Maria => &[
+                "select ",
+                "(select ",
+                "set session transaction read only",
+                "set session max_statement_time = ",
+            ],
+        };
+        let mut sessions: Vec<&str> = Vec::new();
+        for (session, text) in &said {
+            let text = text.to_lowercase();
+            let is_read = reads.iter().any(|words| text.starts_with(words));
+            let writes = [
+                " into ",
+                " for update",
+                " for share",
+                ";",
+                "nextval",
+                "get_lock",
+            ];
+            let writes = writes.iter().any(|words| text.contains(words));
+            assert!(is_read && !writes, "{text}");
+            if sessions.last() != Some(&&**session) {
+                assert!(
+                    !sessions.contains(&&**session),
+                    "sessions beside each other: {said:?}"
+                );
+                sessions.push(session);
+            }
+        }
+        if let Kind::Maria = self.kind {
+            // Before it says so, nothing is asked of a table.
+            let is_word = |(_, text): &&(String, String)| text.ends_with("read only");
+            assert_eq!(said.iter().filter(is_word).count(), sessions.len());
+        }
+    }
+
     /// The statements that the reader has sent.
     pub(crate) fn statements(&self) -> Vec<String> {
+        self.said().into_iter().map(|(_, text)| text).collect()
+    }
+
+    /// The same, each with the session that it was sent in.
+    fn said(&self) -> Vec<(String, String)> {
         match self.kind {
             Kind::Postgres => {
                 let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap();
                 let lines = log.lines().filter_map(|line| line.strip_prefix("reader|"));
                 let said = lines.filter_map(|line| {
-                    line.split_once("statement: ")
-                        .or_else(|| line.split_once("execute "))
+                    let (session, rest) = line.split_once('|')?;
+                    let (_, text) = rest
+                        .split_once("LOG:  statement: ")
+                        .or_else(|| rest.split_once("LOG:  execute <unnamed>: "))?;
+                    Some((session.to_owned(), text.to_owned()))
                 });
-                said.map(|(_, text)| text.to_owned()).collect()
+                said.collect()
             }
             Kind::Maria => {
                 let log = std::fs::read(self.folder.path().join("statements")).unwrap();
                 let log = String::from_utf8_lossy(&log);
+                let mut readers = HashSet::new();
                 let lines = log.lines().filter_map(|line| {
-                    let line = line.split_once("\tExecute\t").or_else(|| {
-                        line.split_once(" Execute\t")
-                            .or_else(|| line.split_once(" Query\t"))
-                    });
-                    line.map(|(_, text)| text.to_owned())
+                    // A time, if it is another than before; the number of the session, and what
+                    // it did.
+                    let session = |front: &str| front.split_whitespace().last().map(str::to_owned);
+                    if let Some((front, who)) = line.split_once(" Connect\t") {
+                        if who.starts_with("reader@") {
+                            readers.insert(session(front)?);
+                        }
+                        return None;
+                    }
+                    let (front, text) = line
+                        .split_once(" Query\t")
+                        .or_else(|| line.split_once(" Execute\t"))?;
+                    let session = session(front)?;
+                    readers
+                        .contains(&session)
+                        .then(|| (session, text.to_owned()))
                 });
                 lines.collect()
             }
         }
     }
+}
+
+/// A way to a server on which connections may be cut.
+pub(crate) struct CutWay {
+    pub(crate) port: u16,
+    cuts: Arc<Cuts>,
+}
+
+#[derive(Default)]
+struct Cuts {
+    /// So many connections are still to be cut, each after so many bytes from the server.
+    n_left: AtomicUsize,
+    after: AtomicUsize,
+}
+
+impl CutWay {
+    pub(crate) fn to(server: u16) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let cuts = Arc::new(Cuts::default());
+        let of_all = Arc::clone(&cuts);
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let Ok(client) = client else { return };
+                let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, server)) else {
+                    continue;
+                };
+                let (asked, asking) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+                std::thread::spawn(move || forward(asked, asking, None));
+                let cuts = Arc::clone(&of_all);
+                std::thread::spawn(move || forward(server, client, Some(&cuts)));
+            }
+        });
+        Self { port, cuts }
+    }
+
+    /// From now on so many connections are cut, each after so many bytes from the server.
+    pub(crate) fn cut(&self, n: usize, after: usize) {
+        self.cuts.after.store(after, Ordering::SeqCst);
+        self.cuts.n_left.store(n, Ordering::SeqCst);
+    }
+
+    /// How many are still to be cut.
+    pub(crate) fn n_left(&self) -> usize {
+        self.cuts.n_left.load(Ordering::SeqCst)
+    }
+}
+
+fn forward(mut from: TcpStream, mut to: TcpStream, cuts: Option<&Cuts>) {
+    let (mut bytes, mut n_bytes) = ([0; 4096], 0);
+    while let Ok(n @ 1..) = from.read(&mut bytes) {
+        n_bytes += n;
+        let is_over = cuts.is_some_and(|cuts| {
+            n_bytes > cuts.after.load(Ordering::SeqCst)
+                && (cuts.n_left)
+                    .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1))
+                    .is_ok()
+        });
+        if is_over || to.write_all(&bytes[..n]).is_err() {
+            break;
+        }
+    }
+    let _ = from.shutdown(Shutdown::Both);
+    let _ = to.shutdown(Shutdown::Both);
 }
 
 impl Drop for Server {

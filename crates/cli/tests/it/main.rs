@@ -40,6 +40,11 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
+/// Says that something is left out, past what a test's own output is caught by.
+pub(crate) fn say_skipped(what: &str, why: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {what} ({why})");
+}
+
 /// A folder with some files in which the program is run.
 pub(crate) struct Place {
     folder: TempDir,

@@ -50,6 +50,10 @@ fn a_sqlite_table_is_listed_added_copied_and_exported() {
     assert_eq!(listed[0]["table"], "notes");
     assert_eq!(listed[1]["key"], json!(["id"]));
     assert_eq!(listed[1]["cursors"], json!(["updated_at"]));
+    assert_eq!(
+        (&listed[0]["n_rows"], &listed[1]["n_rows"]),
+        (&json!(0.0), &json!(300.0))
+    );
     assert!(!place.path("springtide.toml").exists());
     place
         .run("add sqlite:shop.db --table nothing")
@@ -66,7 +70,13 @@ fn a_sqlite_table_is_listed_added_copied_and_exported() {
     assert!(!place.path("springtide.toml").exists());
     std::fs::remove_file(place.path(".springtide")).unwrap();
     let added = place.run("add sqlite:shop.db --table orders --cursor updated_at");
-    assert!(added.ok().stderr.contains("about 300, in 1 block"));
+    let said = added.ok().stderr;
+    assert!(said.contains("about 300, in 1 block"), "{said}");
+    assert!(said.contains("no index begins with it"), "{said}");
+    shop("CREATE TABLE named (name TEXT COLLATE NOCASE PRIMARY KEY, updated_at TEXT)");
+    place
+        .run("add sqlite:shop.db --table named --cursor updated_at")
+        .failed(2, &["the key (name)", "leave the cursor out"]);
     let settings = place.read("springtide.toml");
     std::fs::rename(place.path(".springtide"), place.path("away")).unwrap();
     std::fs::write(place.path(".springtide"), "in the way").unwrap();
@@ -229,14 +239,7 @@ fn a_postgres_table_is_followed_in_every_type_and_only_read() {
     let n = |kind: &str| kinds.iter().filter(|row| row["kind"] == kind).count();
     assert_eq!((n("added"), n("gone"), n("changed")), (802, 10, 10));
 
-    let statements = server.statements();
-    assert!(statements.len() > 20);
-    for statement in statements {
-        let is_read = ["select ", "SELECT "]
-            .iter()
-            .any(|word| statement.contains(word));
-        assert!(is_read, "{statement}");
-    }
+    server.assert_only_read_one_by_one();
 
     // One that makes no digests is read.
     server.sql(
@@ -341,19 +344,94 @@ fn a_maria_table_is_followed_in_every_type_and_only_read() {
     // The database itself shows six digits.
     let rows = copy(&place, "orders.db", "orders");
     assert!(rows.iter().any(|row| row["small"] == 0.1000001));
-    let statements = server.statements();
-    assert!(
-        statements
-            .iter()
-            .any(|statement| statement.contains("read only"))
-    );
-    // Nobody but us knows it.
-    let everything = walk(&place.path(""));
-    assert!(everything.iter().all(|path| {
-        let bytes = std::fs::read(path).unwrap_or_default();
-        !bytes.windows(6).any(|bytes| bytes == b"s3cret")
-    }));
+    server.assert_only_read_one_by_one();
+    assert_nobody_knows_the_password(&place);
     assert!(!url.contains("s3cret"));
+}
+
+/// No file has it.
+#[track_caller]
+fn assert_nobody_knows_the_password(place: &Place) {
+    for path in walk(&place.path("")) {
+        let bytes = std::fs::read(&path).unwrap_or_default();
+        let has_it = bytes.windows(6).any(|bytes| bytes == b"s3cret");
+        assert!(!has_it, "{}", path.display());
+    }
+}
+
+#[test]
+fn the_password_of_postgres_is_in_no_output_log_or_store() {
+    let Some(server) = Server::start(Kind::Postgres) else {
+        return;
+    };
+    server.sql(
+        "create table orders (id int primary key, n int); \
+         insert into orders select i, i from generate_series(1, 100) i",
+    );
+    server.ask_for_password();
+    let more = "password = \"env:SHOP_PASSWORD\"\n";
+    let place = Place::with("springtide.toml", settings(&server, more));
+    let mut said = String::new();
+    for (line, password, code) in [
+        ("run --for 2s", "wr0ng", 3),
+        ("run --once -v --log json", "s3cret", 0),
+        ("run --for 2s --log lines", "s3cret", 0),
+        ("status --json", "s3cret", 0),
+        ("ls --json", "s3cret", 0),
+    ] {
+        let mut command = place.command(line);
+        let output = command.env("SHOP_PASSWORD", password).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        said.push_str(&String::from_utf8_lossy(&text));
+        assert_eq!(output.status.code(), Some(code), "{line}: {said}");
+    }
+    assert!(said.contains("authentication failed"), "{said}");
+    assert!(
+        !said.contains("s3cret") && !said.contains("wr0ng"),
+        "{said}"
+    );
+    assert_eq!(copy(&place, "orders.db", "orders").len(), 100);
+    assert_nobody_knows_the_password(&place);
+}
+
+#[test]
+fn the_budget_counts_each_statement_about_rows_and_no_other() {
+    for kind in [Kind::Postgres, Kind::Maria] {
+        let (quote, numbers) = match kind {
+            Kind::Postgres => ('"', "select i, 0, now() from generate_series(1, 500) i"),
+            Kind::Maria => ('`', "select seq, 0, now() from seq_1_to_500"),
+        };
+        let Some(server) = Server::start(kind) else {
+            continue;
+        };
+        server.sql(&format!(
+            "create table orders (id int primary key, n int, updated_at timestamp); \
+             insert into orders {numbers}"
+        ));
+        let more = "password = \"env:SHOP_PASSWORD\"\ncursor = \"updated_at\"\n";
+        let place = Place::with("springtide.toml", settings(&server, more));
+        let mut n_polls = 0;
+        for _ in 0..2 {
+            let mut command = place.command("run --for 3s --json");
+            let output = command.env("SHOP_PASSWORD", "s3cret").output().unwrap();
+            let said = String::from_utf8(output.stdout).unwrap();
+            let said: Value = serde_json::from_str(&said).unwrap();
+            n_polls += said["n_polls"].as_u64().unwrap() as usize;
+        }
+        let table = format!(" from {quote}orders{quote}");
+        let statements = server.statements();
+        let is_about_rows = |text: &&String| {
+            text.contains(&table) && !text.starts_with("explain") && !text.ends_with("limit 0")
+        };
+        let n_statements = statements.iter().filter(is_about_rows).count();
+        assert!(n_polls > 10);
+        // One may be cut off when a run ends.
+        assert!(
+            n_statements.abs_diff(n_polls) <= 2,
+            "{n_statements} for {n_polls} polls"
+        );
+        assert!(statements.len() - n_statements <= 2 * 16, "{statements:?}");
+    }
 }
 
 /// While nothing changes, the database is asked for digests; how often rather than for rows goes
@@ -378,4 +456,41 @@ fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
         }
     }
     files
+}
+
+#[test]
+fn a_large_table_that_has_no_index_is_refused_even_if_nobody_has_counted_it() {
+    let Some(server) = Server::start(Kind::Postgres) else {
+        return;
+    };
+    server.sql(
+        "create table fresh (id int, n int) with (autovacuum_enabled = off); \
+         insert into fresh select i, i from generate_series(1, 100000) i; \
+         create view large as select * from fresh; \
+         create view sums as select n % 10 as k, count(*) from fresh group by 1; \
+         create table orders (id int primary key, n int, updated_at timestamptz) \
+           with (autovacuum_enabled = off); \
+         insert into orders select i, i, now() from generate_series(1, 50000) i; \
+         create view bought as select * from orders where n >= 0",
+    );
+    let place = Place::new();
+    let add = |more: &str| place.run(&format!("add {} --dry-run --table {more}", server.url()));
+    for large in ["fresh", "large"] {
+        add(&format!("{large} --key id")).failed(2, &["no index begins with (id)"]);
+    }
+    add("sums --key k").ok();
+    add("bought --key id").ok();
+    let said = add("orders --cursor updated_at").ok().stderr;
+    assert!(said.contains("no index begins with it"), "{said}");
+    server.sql("create index on orders (updated_at)");
+    let said = add("orders --cursor updated_at").ok().stderr;
+    assert!(!said.contains("no index"), "{said}");
+    let tables = document(&place.run(&format!("add {} --json", server.url())).ok());
+    let fresh = tables
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|table| table["table"] == "public.fresh");
+    let n_rows = fresh.unwrap()["n_rows"].as_f64().unwrap();
+    assert!((50_000.0..200_000.0).contains(&n_rows), "{n_rows}");
 }
