@@ -22,4 +22,4 @@ USER 10001:10001
 WORKDIR /project
 VOLUME /project
 ENTRYPOINT ["springtide"]
-CMD ["run"]
+CMD ["run", "--service"]

@@ -31,7 +31,8 @@ pub(crate) fn run(args: &Notify, project: &Project, talk: Talk) -> Outcome<()> {
             crate::table::shorten(name)
         ));
         match names.is_empty() {
-            true => failure.hint("springtide.toml has none; docs/guides/server.md shows one"),
+            true => failure
+                .hint("springtide.toml has none; add [[notify]] with url = \"https://…\", say"),
             false => failure.hint(format!(
                 "there are {}",
                 crate::table::shorten(&names.join(", "))

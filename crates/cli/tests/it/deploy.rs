@@ -14,25 +14,62 @@ fn deployed(name: &str) -> String {
 
 #[test]
 fn the_unit_is_one_that_systemd_takes() {
-    let unit = deployed("springtide.service");
-    let program = "/usr/local/bin/springtide";
-    assert!(unit.contains(program), "{unit}");
-    // It looks whether there is such a program.
-    let unit = unit.replace(program, env!("CARGO_BIN_EXE_springtide"));
-    let place = Place::with("springtide.service", unit);
+    systemd_takes(&[("springtide.service", &deployed("springtide.service"))]);
+}
+
+#[test]
+fn the_units_of_the_guide_are_ones_that_systemd_takes() {
+    let guide = repository().join("docs/guides/service.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let units: Vec<(&str, &str)> = guide
+        .split("`/etc/systemd/system/")
+        .skip(1)
+        .map(|part| {
+            let (name, rest) = part.split_once('`').unwrap();
+            let (_, rest) = rest.split_once("```ini\n").unwrap();
+            (name, rest.split_once("```").unwrap().0)
+        })
+        .collect();
+    assert_eq!(units.len(), 3, "{units:?}");
+    systemd_takes(&units);
+}
+
+#[test]
+fn the_image_runs_as_a_service() {
+    let image = std::fs::read_to_string(repository().join("Dockerfile")).unwrap();
+    assert!(image.contains("ENTRYPOINT [\"springtide\"]\n"), "{image}");
+    assert!(image.ends_with("CMD [\"run\", \"--service\"]\n"), "{image}");
+}
+
+/// That systemd finds nothing wrong with units.
+fn systemd_takes(units: &[(&str, &str)]) {
+    let place = Place::new();
     let mut verify = Command::new("systemd-analyze");
-    verify.arg("verify").arg(place.path("springtide.service"));
+    verify.arg("verify");
+    for (name, unit) in units {
+        let program = "/usr/local/bin/springtide";
+        assert!(
+            !name.ends_with(".service") || unit.contains(program),
+            "{unit}"
+        );
+        // It looks whether there is such a program.
+        let unit = unit.replace(program, env!("CARGO_BIN_EXE_springtide"));
+        std::fs::write(place.path(name), unit).unwrap();
+        verify.arg(place.path(name));
+    }
     let Ok(output) = verify.output() else {
         // Past what the test's own output is caught by.
         let _ = writeln!(
             std::io::stderr(),
-            "SKIPPED: the unit of systemd (there is no systemd-analyze)"
+            "SKIPPED: units of systemd (there is no systemd-analyze)"
         );
         return;
     };
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
-    assert!(!said.contains("springtide.service"), "{said}");
+    for (name, _) in units {
+        assert!(!said.contains(name), "{said}");
+    }
 }
 
 /// The names of metrics in a text, as they are without what Prometheus puts behind those of
