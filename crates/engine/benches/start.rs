@@ -206,6 +206,7 @@ fn start(folder: &Path) -> (Duration, u64) {
             kind: SourceKind::List,
             url: String::new(),
             file: None,
+            list: Default::default(),
             is_paused: false,
             weight: 1.0,
             list_every: None,

@@ -11,6 +11,7 @@ use springtide_policy::schedule::Custom;
 use springtide_policy::{Objective, Span, Window};
 use springtide_store::SourceKind;
 
+use crate::source::list::ListColumns;
 use crate::table::{DatabaseAddress, Relation};
 
 /// Everything an engine has to know before it starts.
@@ -157,6 +158,8 @@ pub struct SourceSettings {
     pub url: String,
     /// The file of a list.
     pub file: Option<PathBuf>,
+    /// How the lines of that file are read.
+    pub list: ListSettings,
     /// Whether it is not polled for now; what is kept of it stays.
     pub is_paused: bool,
     /// How much its elements matter.
@@ -181,6 +184,15 @@ pub struct SourceSettings {
     pub table: Option<TableSettings>,
     /// For how long what was found is kept.
     pub retain: Retain,
+}
+
+/// How the file of a list is read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListSettings {
+    /// How its columns are found, if it is CSV.
+    pub columns: ListColumns,
+    /// A line that cannot be used is an error, and nothing of the list is taken.
+    pub is_strict: bool,
 }
 
 /// For how long what was found is kept. By default, for good.

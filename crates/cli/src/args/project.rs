@@ -83,7 +83,8 @@ fn pages(text: &str) -> Result<usize, String> {
 #[command(after_help = "Examples:
   springtide add https://docs.example.org/sitemap.xml --budget 2000/day
   springtide add --site https://example.org/ --name example
-  springtide add urls.txt --dry-run")]
+  springtide add urls.txt --dry-run
+  springtide add pages.csv --map url=Address")]
 pub(crate) struct Add {
     /// Addresses (of pages, sitemaps, feeds or a database), files with addresses, or names
     /// of search sources in springtide.toml
@@ -108,6 +109,12 @@ pub(crate) struct Add {
     /// Only say what was found
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Columns of a file with other names: url=Address, weight=…, group=…
+    #[arg(long, value_name = "COLUMN=NAME", value_delimiter = ',')]
+    pub(crate) map: Vec<String>,
+    /// A line of a file that cannot be used is an error, now and whenever it is read again
+    #[arg(long)]
+    pub(crate) strict: bool,
     /// Make no requests: write the source down as given
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) offline: bool,

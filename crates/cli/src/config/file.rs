@@ -113,6 +113,8 @@ pub(crate) struct Source {
     pub(crate) kind: Kind,
     pub(crate) url: Option<String>,
     pub(crate) file: Option<String>,
+    pub(crate) map: Option<ListMap>,
+    pub(crate) strict: Option<bool>,
     pub(crate) weight: Option<f64>,
     pub(crate) paused: Option<bool>,
     pub(crate) list_every: Option<PositiveSpan>,
@@ -151,6 +153,15 @@ pub(crate) struct Source {
     pub(crate) block: Option<u32>,
     pub(crate) copy: Option<String>,
     pub(crate) timeout: Option<PositiveSpan>,
+}
+
+/// How the columns of a list are called.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ListMap {
+    pub(crate) url: Option<String>,
+    pub(crate) weight: Option<String>,
+    pub(crate) group: Option<String>,
 }
 
 /// What a source is.

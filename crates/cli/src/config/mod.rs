@@ -6,7 +6,7 @@
 
 mod complaint;
 pub(crate) mod edit;
-mod file;
+pub(crate) mod file;
 mod merge;
 mod notify;
 mod search;
@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use springtide_engine::detect::Lens;
+use springtide_engine::register::ListColumns;
 use springtide_engine::settings::{
     self, BudgetSettings, FeedEntries, GroupKey, GroupRule, HttpSettings, PolicySettings, Settings,
     SourceSettings,
@@ -150,6 +151,7 @@ pub(crate) fn source_with_defaults(
         kind,
         url,
         file,
+        list: settings::ListSettings::default(),
         is_paused: false,
         weight: weight.unwrap_or(1.0),
         list_every: None,
@@ -488,6 +490,17 @@ fn source_settings(
             refuse(format!("`{key}` is for tables")).hint("leave it out, or set kind = \"table\"")
         );
     }
+    let of_lists = [
+        ("map", source.map.is_some()),
+        ("strict", source.strict.is_some()),
+    ];
+    if let Some((key, _)) = of_lists.iter().find(|(_, is_set)| *is_set)
+        && source.kind != file::Kind::List
+    {
+        return Err(
+            refuse(format!("`{key}` is for lists")).hint("leave it out, or set kind = \"list\"")
+        );
+    }
     if source.kind != file::Kind::Feed && source.entries.is_some() {
         return Err(
             refuse("`entries` is for feeds".into()).hint("leave it out, or set kind = \"feed\"")
@@ -545,6 +558,11 @@ fn source_settings(
             (url.to_string(), None)
         }
     };
+    let map = source.map.unwrap_or_default();
+    let list = settings::ListSettings {
+        columns: list_columns(file.as_deref(), map),
+        is_strict: source.strict.unwrap_or(false),
+    };
     let max_elements = source
         .max_elements
         .unwrap_or_else(|| default_max_elements(kind));
@@ -560,6 +578,7 @@ fn source_settings(
         kind,
         url,
         file,
+        list,
         is_paused: source.paused.unwrap_or(false),
         weight,
         list_every: source.list_every.map(|span| span.0),
@@ -576,6 +595,21 @@ fn source_settings(
         table: None,
         retain: settings::Retain::default(),
     })
+}
+
+/// How the columns of a list are found: a file whose name says that it is CSV is CSV, with
+/// or without a header.
+pub(crate) fn list_columns(file: Option<&Path>, map: file::ListMap) -> ListColumns {
+    let name = file.map(|path| path.to_string_lossy().to_ascii_lowercase());
+    let name = name.unwrap_or_default();
+    let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
+    let file::ListMap { url, weight, group } = map;
+    ListColumns {
+        is_csv: name.ends_with(".csv") || url.is_some() || weight.is_some() || group.is_some(),
+        url,
+        weight,
+        group,
+    }
 }
 
 /// Requests a day that search sources allow, if there is nothing else to spend a budget

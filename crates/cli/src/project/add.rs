@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use springtide_engine::fetch::guard::is_public;
-use springtide_engine::settings::{self, SourceSettings};
+use springtide_engine::register::{Imported, ListColumns};
+use springtide_engine::settings::{self, ListSettings, SourceSettings};
 use springtide_engine::view::{kind_name, redacted};
 use springtide_store::{Fact, Memory, Reader, SourceKind, Walk, Writer};
+use toml_edit::{InlineTable, Value};
 use url::Url;
 
-use super::import::name_after;
+use super::import::{self, Left, name_after};
 use super::{PER_PAGE, Project, Shared, add_table, init};
 use crate::args::SettingFlags;
 use crate::args::project::{Add, AddKind};
@@ -58,6 +60,14 @@ pub(crate) fn run(
         .iter()
         .map(|text| SourceArg::new(text, args, &searches))
         .collect::<Outcome<Vec<_>>>()?;
+    let is_file = |meant: &SourceArg| matches!(meant, SourceArg::File(_));
+    let of_files = [("--map", !args.map.is_empty()), ("--strict", args.strict)];
+    if let Some((flag, _)) = of_files.iter().find(|(_, is_given)| *is_given)
+        && !meant.iter().any(is_file)
+    {
+        return Err(Failure::input(format!("{flag} is for files of addresses"))
+            .hint("leave it out; of an address, what is there says what it is"));
+    }
     if there.is_some() || args.dry_run {
         return add(args, meant, there.as_ref(), None, talk, unfinished);
     }
@@ -174,7 +184,8 @@ fn add(
         };
         let expected = match added.iter().any(is_search) {
             true => "CSV with a header, a column `id`, and those of `attributes`",
-            false => "one address a line, or CSV with a column `url`",
+            false if args.strict => "correct or drop the line, or leave out --strict",
+            false => import::EXPECTED,
         };
         return Err(Failure::input(format!("cannot add {name}"))
             .cause(shorten_to(cause, 300))
@@ -213,13 +224,22 @@ fn add(
                     path.display().to_string()
                 }),
                 weight: args.weight,
-                others: Vec::new(),
+                others: match source.file {
+                    Some(_) => of_list(&source.list),
+                    None => Vec::new(),
+                },
             })?;
         }
         editor.write(&project.folder, unfinished)?;
     }
     let known = store.sources().unwrap_or_default();
     drop(store);
+    let of_name = |name: &str| {
+        let mut imported = reconciled.imported.iter();
+        imported
+            .find(|(of, _)| of == name)
+            .map(|(_, imported)| imported)
+    };
     let rows: Vec<Row> = added
         .into_iter()
         .map(|(source, found)| {
@@ -230,7 +250,7 @@ fn add(
                     !names_more.contains(&known.kind)
                 })
                 .map(|known| known.totals.n_elements);
-            Row::new(&source, found, n_listed)
+            Row::new(&source, found, n_listed, of_name(&source.name))
         })
         .collect();
     if let Some(file) = made {
@@ -241,6 +261,9 @@ fn add(
     } else {
         for row in &rows {
             row.say(args.dry_run, talk);
+            if let Some(imported) = of_name(&row.name) {
+                import::tell_left_out(imported, talk);
+            }
         }
         if let (Some(project), false) = (project, args.dry_run) {
             let config = project.config(&SettingFlags::default(), Talk::Quiet)?;
@@ -257,6 +280,28 @@ fn add(
         true => Ok(()),
         false => Err(all_refused(refused)),
     }
+}
+
+/// How a list is read, as the file says it; nothing if it is the usual way.
+fn of_list(list: &ListSettings) -> Vec<(&'static str, Value)> {
+    let ListColumns {
+        url, weight, group, ..
+    } = &list.columns;
+    let columns = [("url", url), ("weight", weight), ("group", group)];
+    let mut map = InlineTable::new();
+    for (column, name) in columns {
+        if let Some(name) = name {
+            map.insert(column, name.as_str().into());
+        }
+    }
+    let mut others = Vec::new();
+    if !map.is_empty() {
+        others.push(("map", map.into()));
+    }
+    if list.is_strict {
+        others.push(("strict", true.into()));
+    }
+    others
 }
 
 /// What could not be fetched, and so was not added.
@@ -449,13 +494,12 @@ impl SourceArg {
                 (String::new(), Some(path))
             }
         };
-        Ok(config::source_with_defaults(
-            name,
-            kind,
-            url,
-            file,
-            args.weight,
-        ))
+        let list = ListSettings {
+            columns: config::list_columns(file.as_deref(), import::map(&args.map)?),
+            is_strict: args.strict,
+        };
+        let source = config::source_with_defaults(name, kind, url, file, args.weight);
+        Ok(SourceSettings { list, ..source })
     }
 
     /// What it is called unless somebody says otherwise: its host, or its file.
@@ -504,10 +548,20 @@ struct Row {
     url: String,
     #[serde(flatten)]
     found: Found,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n_left_out: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_out: Option<Vec<Left>>,
 }
 
 impl Row {
-    fn new(source: &SourceSettings, mut found: Found, n_listed: Option<u64>) -> Self {
+    fn new(
+        source: &SourceSettings,
+        mut found: Found,
+        n_listed: Option<u64>,
+        imported: Option<&Imported>,
+    ) -> Self {
+        let imported = imported.filter(|_| source.kind == SourceKind::List);
         found.n_elements = found.n_elements.or(n_listed);
         let place = source.file.as_ref().map(|path| path.display().to_string());
         Self {
@@ -515,6 +569,8 @@ impl Row {
             kind: kind_name(source.kind),
             url: place.unwrap_or_else(|| redacted(&source.url).into_owned()),
             found,
+            n_left_out: imported.map(|imported| imported.n_bad),
+            left_out: imported.map(import::left_out),
         }
     }
 

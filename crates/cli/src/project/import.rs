@@ -4,13 +4,15 @@ use std::io::Read;
 use std::path::Path;
 
 use serde::Serialize;
-use springtide_engine::register::{self, List, ListColumns, ListError};
+use springtide_engine::register::{self, Imported, LeftOut, List, ListError};
+use springtide_engine::settings::ListSettings;
 use springtide_store::{Reader, SourceKind, Writer};
 
 use super::{Project, Shared, Steps, causes, source_named};
 use crate::args::SettingFlags;
 use crate::args::project::Import;
 use crate::config::edit::{Editor, NewSource};
+use crate::config::file::ListMap;
 use crate::config::{self, Config};
 use crate::failure::{Failure, Outcome};
 use crate::json::print_json;
@@ -30,18 +32,12 @@ pub(crate) fn run(
         n_taken: u64,
         n_known: u64,
         n_left_out: u64,
-        left_out: Vec<Left<'a>>,
+        left_out: Vec<Left>,
     }
-    #[derive(Serialize)]
-    struct Left<'a> {
-        what: &'a str,
-        why: &'a str,
-    }
-    let list = list(&args.file)?.with_columns(columns(args)?);
-    let list = match args.strict {
-        true => list,
-        false => list.skipping_bad_lines(),
-    };
+    let list = list(&args.file)?.read_as(&ListSettings {
+        columns: config::list_columns(Some(&args.file), map(&args.map)?),
+        is_strict: args.strict,
+    });
     let config = project.config(&SettingFlags::default(), talk)?;
     let name = match &args.source {
         Some(name) => name.clone(),
@@ -124,28 +120,14 @@ pub(crate) fn run(
             n_taken: imported.n_added,
             n_known: imported.n_known,
             n_left_out: imported.n_bad,
-            left_out: imported
-                .left_out
-                .iter()
-                .map(|left| Left {
-                    what: &left.what,
-                    why: &left.why,
-                })
-                .collect(),
+            left_out: left_out(&imported),
         });
     }
     let added = plural(imported.n_added, "new element");
     talk.say(format!("{added} in {name}"));
     let config = project.config(&SettingFlags::default(), Talk::Quiet)?;
     Shared::warn(project, &config, talk)?;
-    for left in imported.left_out.iter().take(MOST_TOLD) {
-        let (what, why) = (shorten_to(&left.what, 200), shorten_to(&left.why, 200));
-        talk.say(format!("left out: {what}: {why}"));
-    }
-    if imported.n_bad > MOST_TOLD as u64 {
-        let more = count((imported.n_bad as usize).saturating_sub(MOST_TOLD));
-        talk.say(format!("left out: {more} more; --strict refuses them"));
-    }
+    tell_left_out(&imported, talk);
     if imported.n_known > 0 {
         let known = plural(imported.n_known, "line");
         talk.say(format!("{known} with an address that was there already"));
@@ -159,20 +141,41 @@ pub(crate) fn run(
 /// Lines left out that are told one by one.
 const MOST_TOLD: usize = 10;
 
-/// How the columns of the file are called.
-fn columns(args: &Import) -> Outcome<ListColumns> {
-    let name = args.file.to_string_lossy().to_ascii_lowercase();
-    let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
-    let mut columns = ListColumns {
-        is_csv: name.ends_with(".csv") || !args.map.is_empty(),
-        ..ListColumns::default()
-    };
-    for mapped in &args.map {
+/// A line that could not be used, for a program.
+#[derive(Serialize)]
+pub(super) struct Left {
+    what: String,
+    why: String,
+}
+
+pub(super) fn left_out(imported: &Imported) -> Vec<Left> {
+    let left_out = imported.left_out.iter().cloned();
+    left_out
+        .map(|LeftOut { what, why }| Left { what, why })
+        .collect()
+}
+
+/// Says which lines could not be used, and why.
+pub(super) fn tell_left_out(imported: &Imported, talk: Talk) {
+    for left in imported.left_out.iter().take(MOST_TOLD) {
+        let (what, why) = (shorten_to(&left.what, 200), shorten_to(&left.why, 200));
+        talk.say(format!("left out: {what}: {why}"));
+    }
+    if imported.n_bad > MOST_TOLD as u64 {
+        let more = count((imported.n_bad as usize).saturating_sub(MOST_TOLD));
+        talk.say(format!("left out: {more} more; --strict refuses them"));
+    }
+}
+
+/// How columns are called, as `--map` says it.
+pub(super) fn map(flags: &[String]) -> Outcome<ListMap> {
+    let mut map = ListMap::default();
+    for mapped in flags {
         let (column, name) = mapped.split_once('=').unwrap_or((mapped, ""));
         let place = match column {
-            "url" | "locator" => &mut columns.url,
-            "weight" => &mut columns.weight,
-            "group" => &mut columns.group,
+            "url" | "locator" => &mut map.url,
+            "weight" => &mut map.weight,
+            "group" => &mut map.group,
             _ => {
                 return Err(Failure::input("cannot understand --map")
                     .cause(format!("there is no column `{}`", shorten_to(column, 100)))
@@ -181,7 +184,7 @@ fn columns(args: &Import) -> Outcome<ListColumns> {
         };
         *place = Some(name.to_owned());
     }
-    Ok(columns)
+    Ok(map)
 }
 
 /// A file to read addresses from.
@@ -215,15 +218,19 @@ pub(crate) fn refuse(project: &Project, path: &Path, error: register::Error) -> 
             }
             _ => failure.cause(error),
         },
-        register::Error::List(ListError::Empty) => failure
-            .cause("there are no addresses in it")
-            .hint("one address a line, or CSV with a column `url`"),
+        register::Error::List(error @ (ListError::Empty | ListError::Unusable(_))) => failure
+            .cause(shorten_to(&error.to_string(), 300))
+            .hint(EXPECTED),
         register::Error::List(error) => failure
             .cause(causes(&error))
             .hint("nothing was imported; correct or drop the line"),
         error => project.refuse_settings(error),
     }
 }
+
+/// What a file of addresses has.
+pub(super) const EXPECTED: &str =
+    "one address a line, or CSV with a column `url` (or another: --map url=NAME)";
 
 /// What a source is called that was in a file.
 pub(crate) fn name_after(path: &Path) -> String {

@@ -133,6 +133,37 @@ impl Place {
     }
 }
 
+/// What is seen of the program on a terminal of eighty columns that `script` pretends to be,
+/// and typed there; nothing where there is no `script`, which is said.
+#[cfg(unix)]
+pub(crate) fn on_terminal(place: &Place, line: &str, typed: &str) -> Option<String> {
+    let program = place.command("");
+    let program = program.get_program().to_string_lossy().into_owned();
+    let mut script = Command::new("script");
+    let line = format!("stty cols 80 rows 24; {program} {line}");
+    script.args(["-qec", &line, "/dev/null"]);
+    script.current_dir(place.path(".")).env("TERM", "xterm");
+    script.env("NO_COLOR", "1");
+    script.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = match script.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            // Past what the test's own output is caught by.
+            let _ = writeln!(
+                std::io::stderr(),
+                "SKIPPED: a test on a terminal (there is no `script`: {error})"
+            );
+            return None;
+        }
+    };
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(typed.as_bytes()).unwrap();
+    // It stays open: a terminal at its end would end what is asked there.
+    let output = child.wait_with_output().unwrap();
+    drop(input);
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 impl Ran {
     #[track_caller]
     pub(crate) fn ok(self) -> Self {

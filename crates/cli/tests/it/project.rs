@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+#[cfg(unix)]
+use crate::on_terminal;
 use crate::{Place, json, lines};
 
 /// A project with a list of three addresses.
@@ -108,7 +110,7 @@ fn a_bad_line_leaves_everything_as_it_was() {
         .run("import urls.txt --strict")
         .failed(2, &["cannot read urls.txt", "line 2", "nonsense"]);
     place
-        .run("add urls.txt")
+        .run("add urls.txt --strict")
         .failed(2, &["cannot add urls", "line 2"]);
     place.run("import nowhere.txt").failed(2, &["no such file"]);
     place
@@ -477,4 +479,102 @@ fn completions_and_manual_pages_are_made_from_the_arguments() {
     std::fs::create_dir(place.path("man")).unwrap();
     place.run("man man").ok();
     assert!(place.path("man/springtide-run.1").exists());
+}
+
+/// Whoever types `rm` is asked; whoever says `--yes`, or is no person, is not.
+#[test]
+#[cfg(unix)]
+fn rm_asks_on_a_terminal_and_does_not_if_told_so() {
+    let place = Place::new();
+    let names = || -> Vec<String> {
+        let rows = lines(&place.run("ls --json").ok());
+        let names = rows.iter().map(|row| row["name"].as_str().unwrap());
+        names.map(str::to_owned).collect()
+    };
+    for name in ["one", "two", "three"] {
+        let url = format!("https://a.example/{name}");
+        place
+            .run(&format!("add {url} --offline --name {name}"))
+            .ok();
+    }
+    let question = "remove one with 1 element and their history? [y/N]";
+    for answer in ["n\n", "\n"] {
+        let Some(seen) = on_terminal(&place, "rm one", answer) else {
+            return;
+        };
+        assert!(seen.contains(question), "{seen}");
+        assert!(seen.contains("nothing was removed"), "{seen}");
+        assert_eq!(names(), ["one", "two", "three"]);
+    }
+    let seen = on_terminal(&place, "rm one", "y\n").unwrap_or_default();
+    assert!(seen.contains("removed one with 1 element"), "{seen}");
+    assert_eq!(names(), ["two", "three"]);
+    let seen = on_terminal(&place, "rm two --yes", "").unwrap_or_default();
+    assert!(!seen.contains("[y/N]"), "{seen}");
+    assert!(seen.contains("removed two"), "{seen}");
+    // Nobody is there who could be asked.
+    place.run("rm three").ok();
+    assert_eq!(names(), [""; 0]);
+}
+
+/// The same as in `import`.
+#[test]
+fn add_takes_what_it_can_of_a_file_and_tells_the_rest() {
+    let place = Place::with(
+        "urls.txt",
+        "https://a.example/\nnonsense\nhttps://a.example/2\n",
+    )
+    .and(
+        "named.csv",
+        "Address,W\nhttps://c.example/,3\nhttps://c.example/2,many\n",
+    )
+    .and("none.txt", "nonsense\n");
+    let refused = place.run("add urls.txt --strict");
+    refused.failed(2, &["cannot add urls", "line 2", "nonsense", "--strict"]);
+    assert!(!place.path("springtide.toml").exists());
+    let bad = "line 2: \"nonsense\" is not an http or https address";
+    let added = place.run("add urls.txt").ok();
+    let told = format!("left out: {bad}");
+    assert!(added.stderr.contains(&told), "{}", added.stderr);
+    let error = &lines(&place.run("ls --json").ok())[0]["error"]["message"];
+    let error = error.as_str().unwrap();
+    assert!(
+        error.contains(&format!("1 line left out: {bad}")),
+        "{error}"
+    );
+    let run = "add named.csv --map url=Address,weight=W --json";
+    let added = json(&place.run(run).ok());
+    assert_eq!(added[0]["n_left_out"], 1);
+    assert_eq!(added[0]["left_out"][0]["what"], "line 3");
+    let file = place.read("springtide.toml");
+    let map = "map = { url = \"Address\", weight = \"W\" }";
+    assert!(file.contains(map), "{file}");
+    let rows = lines(&place.run("ls --elements --json").ok());
+    let of = |row: &serde_json::Value| {
+        let locator = row["locator"].as_str().unwrap().to_owned();
+        (locator, row["weight"].as_f64().unwrap())
+    };
+    let wanted = ["a.example/", "a.example/2", "c.example/"];
+    let wanted = wanted.map(|rest| {
+        (
+            format!("https://{rest}"),
+            if rest.starts_with('c') { 3.0 } else { 1.0 },
+        )
+    });
+    assert_eq!(rows.iter().map(of).collect::<Vec<_>>(), wanted);
+
+    // Once the line is mended, nothing is wrong.
+    std::fs::write(
+        place.path("urls.txt"),
+        "https://a.example/\nhttps://b.example/\n",
+    )
+    .unwrap();
+    place.run("add https://d.example/ --offline").ok();
+    assert!(lines(&place.run("ls --json").ok())[0]["error"].is_null());
+    place
+        .run("add none.txt")
+        .failed(2, &["no line of it can be used; line 1", "--map url=NAME"]);
+    place
+        .run("add https://e.example/ --offline --strict")
+        .failed(2, &["--strict is for files"]);
 }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use url::Url;
 
 use crate::fetch::locator;
+use crate::settings::ListSettings;
 pub use crate::source::list::ListColumns;
 use crate::source::list::{ListProblem, ListProblemReason, ListReader, ListedUrl};
 
@@ -35,6 +36,12 @@ pub struct LeftOut {
     pub why: String,
 }
 
+impl std::fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.what, self.why)
+    }
+}
+
 /// Why a list cannot be taken in.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -51,6 +58,9 @@ pub enum ListError {
     /// There is no address in it.
     #[error("there are no addresses in it")]
     Empty,
+    /// There are lines in it, and none can be used; the first of them.
+    #[error("no line of it can be used; {0}")]
+    Unusable(LeftOut),
 }
 
 impl From<ListProblem> for ListError {
@@ -77,21 +87,16 @@ impl List {
         Self {
             place,
             columns: ListColumns::default(),
-            skips_bad_lines: false,
+            skips_bad_lines: true,
         }
     }
 
-    /// The same, with columns that are called otherwise.
+    /// The same, read in this way.
     #[must_use]
-    pub fn with_columns(self, columns: ListColumns) -> Self {
-        Self { columns, ..self }
-    }
-
-    /// The same, but a line that cannot be used is left out, and no error.
-    #[must_use]
-    pub fn skipping_bad_lines(self) -> Self {
+    pub fn read_as(self, list: &ListSettings) -> Self {
         Self {
-            skips_bad_lines: true,
+            columns: list.columns.clone(),
+            skips_bad_lines: !list.is_strict,
             ..self
         }
     }

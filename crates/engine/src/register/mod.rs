@@ -2,9 +2,9 @@
 //! elements lists name.
 //!
 //! [`reconcile`] does it for all sources, [`import`] adds the addresses of one [`List`].
-//! Both ask nobody. A list of any length is read twice, once to see that it is sound and
-//! once to take it in, so a bad line leaves everything as it was; of each address sixteen
-//! bytes are held.
+//! Both ask nobody. A list of any length is read twice, once to see what can be used of it
+//! and once to take that in, so a list that is refused leaves everything as it was; of each
+//! address sixteen bytes are held.
 //!
 //! Running totals count elements that have a copy: listings are polled, but are not
 //! counted among the elements.
@@ -24,9 +24,10 @@ use springtide_store::{
 use url::Url;
 
 use crate::fetch::{group_of, locator};
-use crate::settings::{FeedEntries, GroupRule, Settings, SourceSettings};
+use crate::settings::{FeedEntries, GroupRule, ListSettings, Settings, SourceSettings};
 use crate::source::list::ListedUrl;
 use crate::table::Relation;
+use crate::view::{count, plural};
 pub(crate) use groups::GroupIds;
 pub use list::{LeftOut, List, ListColumns, ListError};
 use rows::{FollowedRows, add_search, add_table};
@@ -49,8 +50,8 @@ pub enum Error {
 pub struct Reconciled {
     /// Sources that are new in the store.
     pub n_sources_added: usize,
-    /// What lists have brought.
-    pub imported: Imported,
+    /// What lists that were read have brought, by name.
+    pub imported: Vec<(String, Imported)>,
     /// Lists that could not be read, by name, and why.
     pub failed: Vec<(String, String)>,
 }
@@ -182,8 +183,8 @@ pub fn reconcile(
 /// Adds the addresses of a list to a source that is in the store.
 ///
 /// # Errors
-/// If the store fails, or if the list cannot be read or has a line that is no address;
-/// then nothing of it is taken in.
+/// If the store fails, or if the list cannot be read or has no line that can be used (or,
+/// if it is read strictly, one that cannot); then nothing of it is taken in.
 pub fn import(
     store: &mut dyn Writer,
     settings: &Settings,
@@ -322,7 +323,7 @@ impl Followed<'_> {
         reconciled: &mut Reconciled,
         progress: &mut dyn FnMut(Step),
     ) -> Result<(), Error> {
-        let stamp = Stamp::of(self.path);
+        let stamp = Stamp::of(self.path, &self.wanted.list);
         let note = notes.get(source.id);
         let is_read = note.is_some_and(|note| {
             note.stamp.is_some() && note.stamp == stamp && note.weight == self.wanted.weight
@@ -336,17 +337,23 @@ impl Followed<'_> {
             max_elements: self.wanted.max_elements,
             drops_unlisted: Some(self.now),
         };
-        let list = List::file(self.path.to_owned());
+        let list = List::file(self.path.to_owned()).read_as(&self.wanted.list);
         match intake.take(store, source.clone(), &list, group_ids, progress) {
             Ok(imported) => {
-                reconciled.imported.add(imported);
                 let weight = self.wanted.weight;
                 notes.set(source.id, Note { stamp, weight });
                 let identity = identity_of(self.wanted);
                 let mut facts = vec![notes.fact()];
-                if source.error.is_some() {
-                    facts.push(Fact::SourceError(source.id, None));
+                let failure = imported.lines_left_out().map(|lines| Failure {
+                    kind: FailureKind::List,
+                    message: format!("{}: {lines}", self.path.display()),
+                    at: self.now,
+                });
+                if source.error.is_some() || failure.is_some() {
+                    facts.push(Fact::SourceError(source.id, failure));
                 }
+                let name = self.wanted.name.clone();
+                reconciled.imported.push((name, imported));
                 if source.url != identity {
                     // Its totals are what they have become, not what they were.
                     let now = store.sources()?.into_iter().find(|s| s.id == source.id);
@@ -378,15 +385,21 @@ impl Followed<'_> {
     }
 }
 
+/// Lines left out that the error of a source names.
+const MOST_NAMED: usize = 3;
+
 impl Imported {
-    fn add(&mut self, other: Self) {
-        self.n_lines += other.n_lines;
-        self.n_added += other.n_added;
-        self.n_known += other.n_known;
-        self.n_unlisted += other.n_unlisted;
-        self.n_bad += other.n_bad;
-        self.left_out.extend(other.left_out);
-        self.n_left_out += other.n_left_out;
+    /// The lines that could not be used and why, in a sentence; nothing if all could.
+    pub(crate) fn lines_left_out(&self) -> Option<String> {
+        let first = self.left_out.iter().take(MOST_NAMED);
+        let named: Vec<String> = first.map(ToString::to_string).collect();
+        let n_more = self.n_bad.checked_sub(named.len() as u64)?;
+        let more = match n_more {
+            0 => String::new(),
+            n => format!("; and {} more", count(n as usize)),
+        };
+        let n = plural(self.n_bad, "line");
+        (self.n_bad > 0).then(|| format!("{n} left out: {}{more}", named.join("; ")))
     }
 }
 
@@ -560,7 +573,7 @@ fn bring_back(kept: &mut Kept, totals: &mut Totals) {
     kept.is_unlisted = false;
 }
 
-/// Reads a list for the first time: every line must be an address.
+/// Reads a list for the first time: what can be used of it, and what cannot.
 fn check(
     list: &List,
     imported: &mut Imported,
@@ -584,7 +597,11 @@ fn check(
         }
     }
     if keys.is_empty() {
-        return Err(ListError::Empty.into());
+        let error = match imported.left_out.first() {
+            Some(first) => ListError::Unusable(first.clone()),
+            None => ListError::Empty,
+        };
+        return Err(error.into());
     }
     keys.sort_unstable();
     keys.dedup();
@@ -844,20 +861,25 @@ struct Note {
     weight: f64,
 }
 
-/// A file is what it was if it is as long and as old.
+/// A file is what it was if it is as long and as old, and is read in the same way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     n_bytes: u64,
+    /// When it was written; mixed with how it is read, if that is not the usual way.
     modified_ns: u64,
 }
 
 impl Stamp {
-    fn of(path: &Path) -> Option<Self> {
+    fn of(path: &Path, list: &ListSettings) -> Option<Self> {
         let metadata = path.metadata().ok()?;
         let modified = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+        let way = match *list == ListSettings::default() {
+            true => 0,
+            false => key_of(&format!("{list:?}")) as u64,
+        };
         Some(Self {
             n_bytes: metadata.len(),
-            modified_ns: u64::try_from(modified.as_nanos()).ok()?,
+            modified_ns: u64::try_from(modified.as_nanos()).ok()? ^ way,
         })
     }
 }
@@ -973,6 +995,7 @@ mod tests {
             kind,
             url: url.into(),
             file,
+            list: ListSettings::default(),
             is_paused: false,
             weight: 1.0,
             list_every: None,
@@ -1040,17 +1063,17 @@ mod tests {
         .unwrap();
         let mut store = Memory::new();
         let mut list = source("list", SourceKind::List, "", Some(path.clone()));
-        let imported = run(&mut store, &settings(vec![list.clone()])).imported;
+        let imported = &run(&mut store, &settings(vec![list.clone()])).imported[0].1;
         assert_eq!((imported.n_lines, imported.n_added), (2, 2));
         let again = run(&mut store, &settings(vec![list.clone()])).imported;
-        assert_eq!(again.n_lines, 0, "it was not read");
+        assert_eq!(again, [], "it was not read");
 
         std::fs::write(
             &path,
             "url,weight\nhttp://a.example/1,5\nhttp://a.example/33,\n",
         )
         .unwrap();
-        let imported = run(&mut store, &settings(vec![list.clone()])).imported;
+        let imported = &run(&mut store, &settings(vec![list.clone()])).imported[0].1;
         assert_eq!(
             (imported.n_added, imported.n_known, imported.n_unlisted),
             (1, 1, 1)
@@ -1082,7 +1105,8 @@ mod tests {
         let path = folder.path().join("urls.txt");
         let list = source("list", SourceKind::List, "", Some(path.clone()));
         let page = source("page", SourceKind::Page, "http://a.example/", None);
-        let settings = settings(vec![list, page]);
+        let mut settings = settings(vec![list, page]);
+        settings.sources[0].list.is_strict = true;
         let mut store = Memory::new();
         let reconciled = run(&mut store, &settings);
         assert_eq!(
@@ -1095,6 +1119,15 @@ mod tests {
         let failed = run(&mut store, &settings).failed;
         assert!(failed[0].1.contains("line 2: \"nonsense\""), "{failed:?}");
         assert_eq!(elements(&store).len(), 1, "nothing of it was taken in");
+
+        // As long and as old, and read in another way.
+        settings.sources[0].list.is_strict = false;
+        let reconciled = run(&mut store, &settings);
+        assert_eq!((reconciled.failed.len(), elements(&store).len()), (0, 2));
+        let error = store.sources().unwrap()[0].error.clone().unwrap();
+        let left_out = "1 line left out: line 2: \"nonsense\" is not an http or https address";
+        assert!(error.message.contains(left_out), "{}", error.message);
+        assert_eq!(run(&mut store, &settings), Reconciled::default());
 
         std::fs::write(&path, "http://a.example/1\n").unwrap();
         run(&mut store, &settings);

@@ -7,7 +7,9 @@ use springtide_store::{
     Element, Fact, Failure, FailureKind, Kept, Moment, Role, Source, Totals, Walk, Writer,
 };
 
-use super::{BATCH, Error, GroupIds, Note, Notes, Reconciled, Stamp, bring_back, leave_out};
+use super::{
+    BATCH, Error, GroupIds, Imported, Note, Notes, Reconciled, Stamp, bring_back, leave_out,
+};
 use crate::search::rows::{FileRow, FileRows, RowsError};
 use crate::settings::{RowWeight, SourceSettings};
 use crate::table::Range;
@@ -99,7 +101,7 @@ impl FollowedRows<'_> {
         notes: &mut Notes,
         reconciled: &mut Reconciled,
     ) -> Result<(), Error> {
-        let stamp = Stamp::of(self.path);
+        let stamp = Stamp::of(self.path, &self.wanted.list);
         let weight = self.wanted.weight;
         let is_read = notes.get(source.id).is_some_and(|note| {
             note.stamp.is_some() && note.stamp == stamp && note.weight == weight
@@ -117,7 +119,9 @@ impl FollowedRows<'_> {
         }
         let failure = match FileRows::read(self.path).and_then(|file| self.check(file)) {
             Ok(file) => {
-                self.take(store, source, file, group_ids, reconciled)?;
+                let imported = self.take(store, source, file, group_ids)?;
+                let name = self.wanted.name.clone();
+                reconciled.imported.push((name, imported));
                 notes.set(source.id, Note { stamp, weight });
                 None
             }
@@ -173,22 +177,24 @@ impl FollowedRows<'_> {
         source: &Source,
         file: FileRows,
         group_ids: &mut GroupIds,
-        reconciled: &mut Reconciled,
-    ) -> Result<(), Error> {
+    ) -> Result<Imported, Error> {
         let mut rows: BTreeMap<String, FileRow> = BTreeMap::new();
         let mut order = Vec::with_capacity(file.rows.len());
         for row in file.rows {
             order.push(row.id.clone());
             rows.insert(row.id.clone(), row);
         }
-        reconciled.imported.n_lines += order.len() as u64;
+        let mut imported = Imported {
+            n_lines: order.len() as u64,
+            ..Imported::default()
+        };
         let mut totals = source.totals;
         let mut walk = Walk::new(Some(source.id), BATCH);
         while let Some(page) = walk.next(store)? {
             let mut facts = Vec::new();
             for kept in page {
                 if kept.element.role != Role::Listing {
-                    self.match_row(kept, &mut rows, &mut totals, reconciled, &mut facts);
+                    self.match_row(kept, &mut rows, &mut totals, &mut imported, &mut facts);
                 }
             }
             facts.push(Fact::Totals(source.id, totals));
@@ -214,11 +220,11 @@ impl FollowedRows<'_> {
             }
             totals.n_elements += some.len() as u64;
             totals.n_new += some.len() as u64;
-            reconciled.imported.n_added += some.len() as u64;
+            imported.n_added += some.len() as u64;
             facts.push(Fact::Totals(source.id, totals));
             store.commit(&facts)?;
         }
-        Ok(())
+        Ok(imported)
     }
 
     /// A row that is known, as the file has it now.
@@ -227,7 +233,7 @@ impl FollowedRows<'_> {
         mut kept: Kept,
         rows: &mut BTreeMap<String, FileRow>,
         totals: &mut Totals,
-        reconciled: &mut Reconciled,
+        imported: &mut Imported,
         facts: &mut Vec<Fact>,
     ) {
         let is_from_file = kept.element.depth == 0;
@@ -245,7 +251,7 @@ impl FollowedRows<'_> {
             }
             None if is_from_file && !kept.is_unlisted => {
                 leave_out(&mut kept, totals, self.now);
-                reconciled.imported.n_unlisted += 1;
+                imported.n_unlisted += 1;
                 facts.push(Fact::Kept(Box::new(kept)));
             }
             None => {}

@@ -167,7 +167,9 @@ impl Engine {
             n_new,
             seconds,
         });
-        for (source, message) in reconciled.failed {
+        let imported = reconciled.imported.into_iter();
+        let in_part = imported.filter_map(|(name, list)| Some((name, list.lines_left_out()?)));
+        for (source, message) in reconciled.failed.into_iter().chain(in_part) {
             engine
                 .pending_events
                 .push(Event::SourceFailed { source, message });

@@ -145,6 +145,7 @@ mod tests {
             kind: SourceKind::Search,
             url: "http://127.0.0.1:1/search?q={query}".to_owned(),
             file: None,
+            list: Default::default(),
             is_paused: false,
             weight: 1.0,
             list_every: None,

@@ -52,6 +52,7 @@ pub(crate) fn settings(sources: &[(&str, SourceKind, String)]) -> Settings {
                 kind: *kind,
                 url: url.clone(),
                 file: None,
+                list: Default::default(),
                 is_paused: false,
                 weight: 1.0,
                 list_every: None,
