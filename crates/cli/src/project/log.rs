@@ -1,14 +1,17 @@
 //! `springtide log`: the changes found, newest first.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
 
 use springtide_engine::Polled;
+use springtide_engine::settings::SourceSettings;
 use springtide_engine::view::{self, ChangeView, FieldChange, change_kind_name, redacted};
 use springtide_store::{
     Bodies, Change, ChangeFilter, ChangeKind, ElementId, Moment, Reader, Source, SourceId,
     SourceKind,
 };
 
+use super::rows::RowFound;
 use super::{Project, element_named, source_named};
 use crate::args::project::{ChangeName, Log};
 use crate::columns::{Colour, Columns, Side};
@@ -239,10 +242,12 @@ fn names_of_rows(sources: &[Source]) -> impl Iterator<Item = &String> {
     of_rows.map(|source| &source.name)
 }
 
-/// Sources whose elements are rows, by name, and the bodies to compare rows by.
+/// Sources of rows, by name, and what to compare rows by: the bodies of elements that are
+/// rows, and the copies of tables.
 #[derive(Default)]
 pub(super) struct RowFields {
     sources: BTreeSet<String>,
+    copies: BTreeMap<String, PathBuf>,
     /// Only where there are rows: those who read make no folders.
     bodies: Option<Bodies<springtide_store::Reading>>,
 }
@@ -257,7 +262,41 @@ impl RowFields {
             true => None,
             false => Some(project.bodies()?),
         };
-        Ok(Self { sources, bodies })
+        Ok(Self {
+            sources,
+            copies: BTreeMap::new(),
+            bodies,
+        })
+    }
+
+    /// The same, with these tables.
+    pub(super) fn with_tables(self, sources: &[SourceSettings]) -> Self {
+        let copies = sources.iter().filter_map(|source| {
+            let table = source.table.as_ref()?;
+            Some((source.name.clone(), table.copy.clone()))
+        });
+        Self {
+            copies: copies.collect(),
+            ..self
+        }
+    }
+
+    /// What a poll of a block of a table found to have happened to its rows.
+    pub(super) fn rows_of(&self, polled: &Polled) -> Option<Vec<RowFound>> {
+        let copy = self.copies.get(&polled.source)?;
+        let has_changed = polled.change == Some(ChangeKind::Changed);
+        has_changed.then(|| super::rows::found(copy, &polled.source, polled.at))
+    }
+
+    /// What was polled, and what has changed in it: in a row, or in the rows of a block.
+    pub(super) fn told(&self, polled: &Polled) -> String {
+        let told = with_fields(&polled.locator, self.of_poll(polled).as_deref());
+        let rows = self.rows_of(polled).unwrap_or_default();
+        let rows: Vec<String> = rows.iter().map(ToString::to_string).collect();
+        match rows.is_empty() {
+            true => told,
+            false => format!("{told} {}", rows.join("; ")),
+        }
     }
 
     fn bodies_of(&self, source: &str) -> Option<&Bodies<springtide_store::Reading>> {

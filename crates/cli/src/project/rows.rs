@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use springtide_engine::settings::{SourceSettings, TableSettings};
 use springtide_engine::table::{ColumnKind, CopyError, CopyReader, RowLogged, Value};
+use springtide_engine::view::{self, FieldChange, field_text};
 use springtide_store::Moment;
 
 use super::log::since;
@@ -37,6 +38,7 @@ struct Line<'a> {
     previous_poll_at: Option<Moment>,
     before: Option<&'a RawValue>,
     after: Option<&'a RawValue>,
+    fields: Vec<FieldChange>,
 }
 
 /// The tables of a project, or one of them.
@@ -178,38 +180,78 @@ fn line(row: &RowLogged) -> Outcome<Line<'_>> {
         previous_poll_at: row.previous_poll_at,
         before: row.before.as_deref().map(of).transpose()?,
         after: row.after.as_deref().map(of).transpose()?,
+        fields: fields(row),
     })
 }
 
-/// What is different, for a person: the fields that are.
+/// The fields in which a row that was there before is another now.
+fn fields(row: &RowLogged) -> Vec<FieldChange> {
+    match (&row.before, &row.after) {
+        (Some(before), Some(after)) => view::fields(before.as_bytes(), after.as_bytes()),
+        _ => Vec::new(),
+    }
+}
+
+/// What is different, for a person: the fields that are, or the first few of a row that
+/// comes or goes.
 fn what(row: &RowLogged) -> String {
-    let object = |text: &Option<String>| {
-        let text = text.as_deref()?;
-        serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(text).ok()
-    };
-    let plain = |value: &serde_json::Value| match value {
-        serde_json::Value::String(text) => text.clone(),
-        value => value.to_string(),
-    };
-    let (before, after) = (object(&row.before), object(&row.after));
-    let fields: Vec<String> = match (&before, &after) {
-        (Some(before), Some(after)) => after
-            .iter()
-            .filter(|(name, value)| before.get(*name) != Some(value))
-            .map(|(name, value)| {
-                let was = before.get(name).map_or_else(|| "-".to_owned(), &plain);
-                format!("{name} {was} → {}", plain(value))
-            })
-            .collect(),
+    let object = |text: &str| serde_json::from_str::<serde_json::Map<_, _>>(text).ok();
+    let fields: Vec<String> = match (&row.before, &row.after) {
+        (Some(_), Some(_)) => fields(row).iter().map(ToString::to_string).collect(),
         (None, Some(only)) | (Some(only), None) => {
-            let fields = only.iter().take(4);
-            fields
-                .map(|(name, value)| format!("{name} {}", plain(value)))
+            let fields = object(only).unwrap_or_default();
+            let few = fields.iter().take(FEW);
+            few.map(|(name, value)| format!("{name} {}", field_text(value)))
                 .collect()
         }
         (None, None) => Vec::new(),
     };
     fields.join(", ")
+}
+
+/// Fields of a row that comes or goes.
+const FEW: usize = 4;
+
+/// What happened to a row, told beside the poll that found it.
+#[derive(Serialize)]
+pub(super) struct RowFound {
+    key: Box<RawValue>,
+    kind: String,
+    fields: Vec<FieldChange>,
+}
+
+/// Rows that are told beside one poll.
+const MOST_FOUND: usize = 100;
+
+/// What a poll of a table at that moment found to have happened to rows, by the copy at that
+/// path, in the order in which it was found; nothing if that cannot be read.
+pub(super) fn found(copy: &Path, source: &str, at: Moment) -> Vec<RowFound> {
+    let reader = CopyReader::open(copy).ok().flatten();
+    let just_then = (at.0.saturating_add(1), i64::MIN);
+    let logged = reader.and_then(|reader| {
+        let logged = reader.log(source, Some(at), just_then, MOST_FOUND);
+        logged.ok()
+    });
+    let rows = logged.unwrap_or_default().into_iter().rev();
+    let rows = rows.filter_map(|row| {
+        Some(RowFound {
+            fields: fields(&row),
+            key: RawValue::from_string(row.key).ok()?,
+            kind: row.kind,
+        })
+    });
+    rows.collect()
+}
+
+impl std::fmt::Display for RowFound {
+    /// `[17] status open → paid`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let what: Vec<String> = match self.fields.is_empty() {
+            true => vec![self.kind.clone()],
+            false => self.fields.iter().map(ToString::to_string).collect(),
+        };
+        write!(f, "{} {}", self.key, what.join(", "))
+    }
 }
 
 /// Writes the rows of a copy.

@@ -14,7 +14,8 @@ use springtide_engine::{Event, Heard, PausedHost, Polled, view};
 use springtide_store::{ChangeKind, FailureKind, Moment, Purpose};
 
 use super::Project;
-use super::log::{RowFields, with_fields};
+use super::log::RowFields;
+use super::rows::RowFound;
 use crate::args::project::LogForm;
 use crate::moment::{self, brief, relative, rfc3339, time_of_day};
 use crate::plan::significant;
@@ -82,6 +83,7 @@ impl Screen {
         // Without bodies to compare, a change is told all the same.
         let rows = RowFields::of(project, of_rows.map(|source| &source.name)).unwrap_or_default();
         std::thread::spawn(move || {
+        let rows = rows.with_tables(&settings.sources);
             let mut reporter = Reporter::new(form, talk, watch, budget_unit);
             lines.iter().for_each(|line| reporter.note(line));
             loop {
@@ -354,8 +356,7 @@ impl Terminal {
             // Every element is new once.
             (Some(ChangeKind::Added), _) => self.explain(format!("added     {locator}")),
             (Some(kind), _) => {
-                let what = with_fields(&locator, rows.of_poll(polled).as_deref());
-                let what = shorten_to(&what, 300);
+                let what = shorten_to(&rows.told(polled), 300);
                 self.status_line
                     .say(format!("{:9} {what}", change_kind_name(*kind)));
             }
@@ -574,10 +575,7 @@ fn log(event: &Event, rows: &RowFields) {
             let rest = format!(
                 "{} {}{}",
                 answer(polled.status, polled.n_bytes, polled.seconds),
-                shorten_to(
-                    &with_fields(&polled.locator, rows.of_poll(polled).as_deref()),
-                    300
-                ),
+                shorten_to(&rows.told(polled), 300),
                 error.unwrap_or_default()
             );
             line(polled.at, outcome(polled), rest);
@@ -747,6 +745,8 @@ impl<'a> JsonEvent<'a> {
         let now = moment::now();
         match event {
             Event::Started {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rows: Option<Vec<RowFound>>,
                 n_elements, n_new, ..
             } => Self {
                 n_elements: Some(*n_elements),
@@ -819,6 +819,7 @@ impl<'a> JsonEvent<'a> {
                     why: &paused.why,
                     until: Some(paused.until),
                 }),
+                    rows: rows.rows_of(polled),
                 ..Self::new("paused", now)
             },
             Event::FirstPassDone {

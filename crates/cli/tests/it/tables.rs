@@ -39,11 +39,11 @@ pub(crate) fn settings(server: &Server, more: &str) -> String {
 fn a_sqlite_table_is_listed_added_copied_and_exported() {
     let place = Place::new();
     let shop = springtide_sqlite(&place, "shop.db");
-    shop("CREATE TABLE orders (id INTEGER PRIMARY KEY, status TEXT, updated_at TEXT)");
+    shop("CREATE TABLE orders (id INTEGER PRIMARY KEY, status TEXT, updated_at TEXT, total REAL)");
     shop("CREATE TABLE notes (text TEXT)");
     for id in 1..=300 {
         shop(&format!(
-            "INSERT INTO orders VALUES ({id}, 'new', '2026-01-01T00:00:00Z')"
+            "INSERT INTO orders VALUES ({id}, 'new', '2026-01-01T00:00:00Z', 100)"
         ));
     }
     let listed = document(&place.run("add sqlite:shop.db --json").ok());
@@ -99,17 +99,31 @@ fn a_sqlite_table_is_listed_added_copied_and_exported() {
         let copy = std::fs::metadata(place.path(".springtide/copies/orders.db")).unwrap();
         assert_eq!(copy.permissions().mode() & 0o777, 0o600);
     }
-    shop("UPDATE orders SET status = 'paid', updated_at = '2026-01-02T00:00:00Z' WHERE id = 7");
+    shop(
+        "UPDATE orders SET status = 'paid', updated_at = '2026-01-02T00:00:00Z', total = 119 WHERE id = 7",
+    );
     place.run("run --for 4s --budget 20/s").ok();
-    let log = lines(&place.run("log --rows --json --limit 1").ok());
+    // Without a cursor to find it first, the poll of its block tells what it was.
+    shop("UPDATE orders SET status = 'open' WHERE id = 8");
+    let told = place.run("poll orders").ok().stderr;
+    assert!(told.contains(" [8] status new → open"), "{told}");
+    let log = lines(&place.run("log --rows --json --limit 2").ok());
+    let log = &log[1..];
     assert_eq!(log[0]["kind"], "changed");
     assert_eq!(log[0]["key"], json!([7]));
     assert_eq!(log[0]["source"], "orders");
     assert_eq!(log[0]["before"]["status"], "new");
     assert_eq!(log[0]["after"]["status"], "paid");
     assert!(log[0]["found_at"].is_string());
-    let shown = place.run("log --rows --limit 1").ok().stdout;
-    assert!(shown.contains("status new → paid"), "{shown}");
+    let fields = json!([
+        {"name": "status", "before": "new", "after": "paid"},
+        {"name": "total", "before": 100.0, "after": 119.0},
+        {"name": "updated_at", "before": "2026-01-01T00:00:00Z", "after": "2026-01-02T00:00:00Z"},
+    ]);
+    assert_eq!(log[0]["fields"], fields);
+    let shown = place.run("log --rows --limit 2").ok().stdout;
+    let changed = "status new → paid, total 100.0 → 119.0 (+19 %), ";
+    assert!(shown.contains(changed), "{shown}");
     place.run("export rows orders --out rows.csv").ok();
     assert_eq!(place.read("rows.csv").lines().count(), 301);
     place.run("export rows orders --out rows.jsonl").ok();

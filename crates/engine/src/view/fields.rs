@@ -23,7 +23,7 @@ const LONGEST_TEXT: usize = 60;
 impl fmt::Display for FieldChange {
     /// `price 6662 → 7919 (+19 %)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (before, after) = (text(&self.before), text(&self.after));
+        let (before, after) = (field_text(&self.before), field_text(&self.after));
         write!(f, "{} {before} → {after}", self.name)?;
         if let (Some(before), Some(after)) = (number(&self.before), number(&self.after))
             && before != 0.0
@@ -36,7 +36,8 @@ impl fmt::Display for FieldChange {
     }
 }
 
-fn text(value: &Value) -> String {
+/// The value of a field as people read it, cut if it is long.
+pub fn field_text(value: &Value) -> String {
     let text = match value {
         Value::Null => return "none".to_owned(),
         Value::String(text) => text.clone(),

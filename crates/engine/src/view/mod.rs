@@ -34,7 +34,7 @@ use springtide_store::{Error, Failure, Moment, Reader, Source, SourceId, State, 
 
 pub use changes::{ChangeView, change_kind_name, digest_text};
 pub use elements::{ElementFilter, ElementView, Elements, RatePerDay};
-pub use fields::{FieldChange, fields, fields_of};
+pub use fields::{FieldChange, field_text, fields, fields_of};
 pub use outlook::{Outlook, PolledElements, floor, present_policy};
 pub use plan::{FACTORS, PlanView, Reached, WhatIf, budget_for, plan, what_if};
 pub use sort::{Rank, SortBy, SortKey, ranked};
