@@ -1,4 +1,5 @@
-//! Tables for people: columns side by side, cut to the width of the terminal.
+//! Tables for people: columns side by side, cut to the width of the terminal. Addresses
+//! give way first, then names and kinds; numbers never do.
 
 use std::io::{IsTerminal, Write};
 
@@ -7,6 +8,7 @@ use unicode_width::UnicodeWidthStr;
 use crate::args::ColourChoice;
 use crate::failure::Outcome;
 use crate::table::{shorten_to, unwritable};
+use crate::width::{self, cut};
 
 /// Rows under heads. Cells are made harmless to a terminal when they are added.
 pub(crate) struct Columns {
@@ -18,14 +20,25 @@ pub(crate) struct Columns {
 /// On which side a column is flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
-    Left,
     Right,
-    /// Left, and the first to be cut if there is too little room.
+    /// Left, and cut where addresses have given way and there is still too little room: a
+    /// name, a kind, a state.
+    Left,
+    /// Left, and the first to be cut: an address, a reason.
     Long,
+    /// The same, and left out where hardly anything of it would be seen: the rest of its row
+    /// says what it is.
+    Extra,
 }
 
-/// Less than this is not worth showing.
-const NARROWEST: usize = 16;
+/// What is long is cut to this first.
+const LONG: usize = 16;
+/// Then names are cut to this.
+const NAME: usize = 8;
+/// And then what is long again. Less than this is not worth showing.
+const NARROWEST: usize = 5;
+/// Blanks between columns.
+const GAP: usize = 2;
 /// A cell is no longer, even where the width is unknown.
 const WIDEST: usize = 2000;
 
@@ -71,38 +84,59 @@ impl Columns {
 
     /// Prints them on standard output.
     pub(crate) fn print(&self, colour: Colour) -> Outcome<()> {
-        let stdout = std::io::stdout().lock();
-        let is_terminal = stdout.is_terminal();
-        let width = is_terminal
-            .then(terminal_size::terminal_size)
-            .flatten()
-            .map(|(width, _)| usize::from(width.0));
-        let text = self.lay_out(width, colour);
-        let mut stdout = stdout;
+        let text = self.lay_out(width::of_stdout(), colour);
+        let mut stdout = std::io::stdout().lock();
         stdout
             .write_all(text.as_bytes())
             .and_then(|()| stdout.flush())
             .map_err(|error| unwritable("standard output", &error))
     }
 
-    fn lay_out(&self, width: Option<usize>, colour: Colour) -> String {
+    /// How wide each column is, so that all fit if they can; 0 for one that is left out.
+    fn widths(&self, width: Option<usize>) -> Vec<usize> {
         let mut widths: Vec<usize> = self.heads.iter().map(|head| head.width()).collect();
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(cell.width());
             }
         }
-        if let Some(width) = width {
-            let total: usize = widths.iter().sum::<usize>() + 2 * (widths.len().max(1) - 1);
-            let mut excess = total.saturating_sub(width);
-            for (column, side) in widths.iter_mut().zip(&self.sides) {
-                if *side == Side::Long {
-                    let cut = excess.min(column.saturating_sub(NARROWEST));
-                    *column -= cut;
-                    excess -= cut;
+        let Some(width) = width else {
+            return widths;
+        };
+        let natural = widths.clone();
+        let total = |widths: &[usize]| {
+            let shown = widths.iter().filter(|width| **width > 0);
+            shown
+                .map(|width| width + GAP)
+                .sum::<usize>()
+                .saturating_sub(GAP)
+        };
+        let shrink = |widths: &mut [usize], sides: &[Side], least: usize| {
+            for (at, side) in self.sides.iter().enumerate() {
+                if sides.contains(side) {
+                    let excess = total(widths).saturating_sub(width);
+                    widths[at] -= excess.min(widths[at].saturating_sub(least));
                 }
             }
+        };
+        let give_way = |widths: &mut [usize]| {
+            shrink(widths, &[Side::Long, Side::Extra], LONG);
+            shrink(widths, &[Side::Left], NAME);
+        };
+        give_way(&mut widths);
+        let extra = self.sides.iter().position(|side| *side == Side::Extra);
+        if let Some(extra) = extra.filter(|_| total(&widths) > width) {
+            // Names have their room back.
+            widths = natural;
+            widths[extra] = 0;
+            give_way(&mut widths);
         }
+        shrink(&mut widths, &[Side::Long], NARROWEST);
+        widths
+    }
+
+    fn lay_out(&self, width: Option<usize>, colour: Colour) -> String {
+        let widths = self.widths(width);
         let heads: Vec<String> = self.heads.iter().map(ToString::to_string).collect();
         let mut text = String::new();
         let push = |cells: &[String]| {
@@ -110,18 +144,17 @@ impl Columns {
             for (position, ((cell, &width), side)) in
                 cells.iter().zip(&widths).zip(&self.sides).enumerate()
             {
+                if width == 0 {
+                    continue;
+                }
                 if position > 0 {
                     line.push_str("  ");
                 }
-                let cell = if cell.width() > width {
-                    cut(cell, width)
-                } else {
-                    cell.clone()
-                };
+                let cell = cut(cell, width);
                 let gap = " ".repeat(width - cell.width().min(width));
                 match side {
                     Side::Right => line.extend([gap, cell]),
-                    Side::Left | Side::Long => line.extend([cell, gap]),
+                    Side::Left | Side::Long | Side::Extra => line.extend([cell, gap]),
                 }
             }
             line.truncate(line.trim_end().len());
@@ -140,29 +173,6 @@ impl Columns {
         }
         text
     }
-}
-
-/// As much of a text as fits, in the middle of which something is left out: both ends
-/// of an address tell what it is.
-fn cut(text: &str, width: usize) -> String {
-    let (mut head, mut tail) = (String::new(), String::new());
-    let room = width.saturating_sub(1);
-    let chars: Vec<char> = text.chars().collect();
-    for &c in &chars {
-        head.push(c);
-        if head.width() > room.div_ceil(2) {
-            head.pop();
-            break;
-        }
-    }
-    for &c in chars.iter().rev() {
-        tail.insert(0, c);
-        if tail.width() + head.width() > room {
-            tail.remove(0);
-            break;
-        }
-    }
-    format!("{head}…{tail}")
 }
 
 /// Whether standard output is coloured.
@@ -209,6 +219,27 @@ mod tests {
             columns.lay_out(Some(24), Colour::Plain),
             "id  locator\n 7  https://ex…e.org/a/b\n12  x\n"
         );
+    }
+
+    #[test]
+    fn names_give_way_after_addresses_and_numbers_never() {
+        let mut columns = Columns::new(&[
+            ("name", Side::Left),
+            ("n", Side::Right),
+            ("url", Side::Extra),
+        ]);
+        let (name, url) = ("a-name-of-sixteen", "https://example.org/a/b/c");
+        columns.push(vec![name.into(), "1,234".into(), url.into()]);
+        let line = |width| {
+            let text = columns.lay_out(Some(width), Colour::Plain);
+            text.lines().last().unwrap().to_owned()
+        };
+        assert_eq!(line(51), format!("{name}  1,234  {url}"));
+        assert_eq!(line(42), format!("{name}  1,234  https://…g/a/b/c"));
+        assert_eq!(line(36), "a-nam…xteen  1,234  https://…g/a/b/c");
+        // Names have their room back where there is none for the address.
+        assert_eq!(line(30), format!("{name}  1,234"));
+        assert_eq!(line(15), "a-na…een  1,234");
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod simulate;
 mod table;
 mod talk;
 mod units;
+mod width;
 
 use std::process::ExitCode;
 

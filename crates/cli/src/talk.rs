@@ -4,10 +4,12 @@ use std::fmt::Write;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use crate::args::project::LogForm;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use springtide_engine::view::brief;
 pub(crate) use springtide_engine::view::{count, percent, plural, size};
+
+use crate::args::project::LogForm;
+use crate::width;
 
 /// Work that would take longer than this does not move.
 const LONGEST_LEFT: Duration = Duration::from_secs(30 * 86_400);
@@ -85,7 +87,8 @@ impl Talk {
     }
 }
 
-/// A line at the bottom of a terminal, below all that is said.
+/// A line at the bottom of a terminal, below all that is said; or a few, each cut to its
+/// width.
 pub(crate) struct StatusLine {
     bar: ProgressBar,
 }
@@ -93,13 +96,16 @@ pub(crate) struct StatusLine {
 impl StatusLine {
     pub(crate) fn new() -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
-        let style = ProgressStyle::with_template("{wide_msg}").expect("a valid template");
+        let style = ProgressStyle::with_template("{msg}").expect("a valid template");
         bar.set_style(style);
         Self { bar }
     }
 
-    pub(crate) fn set(&self, text: String) {
-        self.bar.set_message(text);
+    pub(crate) fn set(&self, text: &str) {
+        // A message of the bar's own is wrapped, and one that fits by itself is cut as a whole.
+        let width = width::of_stderr().unwrap_or(usize::MAX);
+        let lines = text.lines().map(|line| width::cut_at_end(line, width));
+        self.bar.set_message(lines.collect::<Vec<_>>().join("\n"));
         self.bar.tick();
     }
 

@@ -165,8 +165,8 @@ pub fn status(
     let sources = view::sources(&*store, settings, now)?;
     let mut status = view::status(&*store, settings, &sources, since, now)?;
     status.disk = Some(folder.disk()?);
-    if let Some(wanted) = target.freshness {
-        let needed = view::budget_for(&*store, settings, wanted, now)?;
+    if target.is_set() {
+        let needed = view::budget_for(&*store, settings, target, now)?;
         let short = needed.map(|needed| (needed - status.budget.per_day).max(0.0));
         status.budget.short_per_day = short;
     }

@@ -15,11 +15,14 @@ use crate::config::Config;
 use crate::failure::Outcome;
 use crate::json::Lines;
 use crate::moment::{self, relative};
-use crate::table::shorten;
+use crate::table::{shorten, shorten_to};
 use crate::talk::{Talk, count};
+use crate::width::{self, wrapped};
 
 /// Elements in a table for a person.
 const DEFAULT_LIMIT: usize = 50;
+/// The longest common part of addresses that is shown, in characters.
+const LONGEST_COMMON: usize = 70;
 
 pub(crate) fn run(args: &Ls, project: &Project, talk: Talk, colour: Colour) -> Outcome<()> {
     let config = project.config(&SettingFlags::default(), talk)?;
@@ -64,7 +67,7 @@ fn list_sources(sources: &[SourceView], limit: usize, talk: Talk, colour: Colour
         ("gone", Side::Right),
         ("polls", Side::Right),
         ("changes", Side::Right),
-        ("url", Side::Long),
+        ("url", Side::Extra),
     ]);
     for source in sources.iter().take(limit) {
         let number = |n: u64| count(n as usize);
@@ -83,19 +86,28 @@ fn list_sources(sources: &[SourceView], limit: usize, talk: Talk, colour: Colour
     }
     columns.leave_out(&["new", "failing", "blocked", "gone"], "0");
     columns.print(colour)?;
+    let width = width::of_stderr();
+    let say = |name: &str, what: &str| {
+        let lines = wrapped(&format!("{name}: "), what, width);
+        lines.iter().for_each(|line| talk.say(line));
+    };
     for source in sources.iter().take(limit) {
         if let Some(error) = &source.error {
-            let message = crate::table::shorten_to(&error.message, 200);
-            talk.say(format!("{}: {message}", source.name));
+            let message = shorten_to(&error.message, 200);
+            say(&source.name, &message);
         }
         if source.is_paused {
-            talk.say(format!("{}: paused; kept, and not polled", source.name));
+            say(&source.name, "paused; kept, and not polled");
         }
         if !source.is_in_file {
             let name = &source.name;
-            talk.say(format!(
-                "{name}: not in springtide.toml; kept, and not polled (`springtide rm {name}` removes it)"
-            ));
+            say(
+                name,
+                &format!(
+                    "not in springtide.toml; kept, and not polled \
+                     (`springtide rm {name}` removes it)"
+                ),
+            );
         }
     }
     if sources.len() > limit {
@@ -191,7 +203,7 @@ fn list_elements(
         columns.push(cells(element, now));
     }
     if !common.is_empty() {
-        talk.say(format!("below {}", shorten(&common)));
+        talk.say(format!("below {}", shorten_to(&common, LONGEST_COMMON)));
     }
     if columns.is_empty() {
         talk.say("there are no such elements");

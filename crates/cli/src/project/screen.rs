@@ -22,6 +22,7 @@ use crate::plan::significant;
 use crate::table::shorten_to;
 use crate::talk::{StatusLine, Talk, count, plural, say_always, size};
 use crate::units::PaceUnit;
+use crate::width;
 
 /// In which form what happens is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,8 +83,8 @@ impl Screen {
         let of_rows = settings.sources.iter().filter(|s| s.search.is_some());
         // Without bodies to compare, a change is told all the same.
         let rows = RowFields::of(project, of_rows.map(|source| &source.name)).unwrap_or_default();
-        std::thread::spawn(move || {
         let rows = rows.with_tables(&settings.sources);
+        std::thread::spawn(move || {
             let mut reporter = Reporter::new(form, talk, watch, budget_unit);
             lines.iter().for_each(|line| reporter.note(line));
             loop {
@@ -249,8 +250,8 @@ struct Terminal {
     n_polls: u64,
     n_changes: u64,
     first_pass: FirstPass,
-    /// Hosts that are, or were, paused: until when.
-    paused_hosts: BTreeMap<String, Moment>,
+    /// Hosts that are, or were, paused.
+    paused_hosts: BTreeMap<String, PausedHost>,
 }
 
 impl Terminal {
@@ -321,7 +322,7 @@ impl Terminal {
                     true => self.explain(paused_line(&paused)),
                     false => self.status_line.say(paused_line(&paused)),
                 }
-                self.paused_hosts.insert(paused.host, paused.until);
+                self.paused_hosts.insert(paused.host.clone(), paused);
             }
             Event::FirstPassDone {
                 n_elements,
@@ -390,16 +391,58 @@ impl Terminal {
         if let Some(freshness) = seen.and_then(|seen| seen.freshness) {
             parts.push(format!("{:.0}% fresh", freshness * 100.0));
         }
-        let mut waiting = self.paused_hosts.iter().filter(|(_, until)| **until > now);
-        if let Some((host, until)) = waiting.next() {
-            let next_try = time_of_day(*until);
-            parts.push(match waiting.count() {
-                0 => format!("waiting for {host} ({next_try})"),
-                n => format!("waiting for {}", plural(n as u64 + 1, "host")),
-            });
+        let mut text = parts.join(" · ");
+        let waiting = self.paused_hosts.values().filter(|host| host.until > now);
+        if let Some(waiting) = waiting_for(waiting, width::of_stderr()) {
+            // A line of its own, which is not cut where the first one is long.
+            text = format!("{text}\n{waiting}");
         }
-        self.status_line.set(parts.join(" · "));
+        self.status_line.set(&text);
     }
+}
+
+/// Hosts that are waited for, those that are tried soonest first: each with the reason and the
+/// time of its next try, as many as there is room for.
+fn waiting_for<'a>(
+    paused: impl Iterator<Item = &'a PausedHost>,
+    width: Option<usize>,
+) -> Option<String> {
+    let mut paused: Vec<&PausedHost> = paused.collect();
+    paused.sort_by_key(|host| host.until);
+    let mut paused = paused.into_iter();
+    let told = |host: &PausedHost| {
+        let why = shorten_to(brief_reason(&host.why), LONGEST_REASON);
+        format!("{} ({why}, {})", host.host, time_of_day(host.until))
+    };
+    let mut text = format!("waiting for {}", told(paused.next()?));
+    while let Some(host) = paused.next() {
+        let longer = format!("{text}, {}", told(host));
+        let n_after = paused.len();
+        let room = if n_after == 0 {
+            0
+        } else {
+            ", and 99 more".len()
+        };
+        if width.is_some_and(|width| longer.chars().count() + room > width) {
+            return Some(format!("{text}, and {} more", count(n_after + 1)));
+        }
+        text = longer;
+    }
+    Some(text)
+}
+
+/// Characters of a reason on the status line; it was told in full above.
+const LONGEST_REASON: usize = 24;
+
+/// Why a host is waited for, without what goes without saying: `refused`, `status 429`.
+fn brief_reason(why: &str) -> &str {
+    let bare = [
+        "unreachable: connection ",
+        "unreachable: ",
+        "it answered with ",
+    ];
+    let bare = bare.iter().find_map(|known| why.strip_prefix(known));
+    bare.unwrap_or(why)
 }
 
 /// What was polled today, against what may be.
@@ -560,12 +603,15 @@ fn log(event: &Event, rows: &RowFields) {
         } => line(
             now,
             "started",
-            format!(
-                "{}, {} new, ready after {}",
-                plural(*n_elements, "element"),
-                count(*n_new as usize),
-                brief(*seconds)
-            ),
+            match n_elements {
+                0 => format!("no elements yet, ready after {}", brief(*seconds)),
+                n => format!(
+                    "{}, {} new, ready after {}",
+                    plural(*n, "element"),
+                    count(*n_new as usize),
+                    brief(*seconds)
+                ),
+            },
         ),
         Event::Polled(polled) => {
             let error = polled
@@ -699,6 +745,8 @@ struct JsonPoll<'a> {
     duration_seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     fields: Option<Vec<FieldChange>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rows: Option<Vec<RowFound>>,
     error: Option<JsonError<'a>>,
 }
 
@@ -745,8 +793,6 @@ impl<'a> JsonEvent<'a> {
         let now = moment::now();
         match event {
             Event::Started {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rows: Option<Vec<RowFound>>,
                 n_elements, n_new, ..
             } => Self {
                 n_elements: Some(*n_elements),
@@ -769,6 +815,7 @@ impl<'a> JsonEvent<'a> {
                     bytes: polled.n_bytes,
                     duration_seconds: polled.seconds,
                     fields: rows.of_poll(polled),
+                    rows: rows.rows_of(polled),
                     error: polled.error.as_ref().map(JsonError::of),
                 }),
                 ..Self::new("polled", polled.at)
@@ -819,7 +866,6 @@ impl<'a> JsonEvent<'a> {
                     why: &paused.why,
                     until: Some(paused.until),
                 }),
-                    rows: rows.rows_of(polled),
                 ..Self::new("paused", now)
             },
             Event::FirstPassDone {
@@ -893,6 +939,39 @@ mod tests {
         assert_eq!(day, "41 of 2,000 polls today");
         let hour = against_budget(1, 720.0, PaceUnit::Hour);
         assert_eq!(hour, "1 poll today, 30 an hour allowed");
+    }
+
+    #[test]
+    fn of_hosts_that_are_waited_for_as_many_are_named_as_there_is_room_for() {
+        let host = |n: i64, why: &str| PausedHost {
+            host: format!("{n}.example.org"),
+            until: Moment(moment::now().0 + n * 60_000),
+            why: why.to_owned(),
+            is_requested: false,
+        };
+        let hosts = [
+            host(2, "it answered with status 429"),
+            host(1, "unreachable: connection refused"),
+            host(3, "it did not answer in an earlier run"),
+        ];
+        let said = |hosts: &[PausedHost], width| {
+            let said = waiting_for(hosts.iter(), width).unwrap_or_default();
+            // Whatever time it is.
+            said.split(", ")
+                .filter(|part| !part.ends_with(')'))
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        assert_eq!(said(&[], None), "");
+        let all = "waiting for 1.example.org (refused, 2.example.org (status 429, \
+                   3.example.org (it did not answer in an …";
+        assert_eq!(said(&hosts, None), all);
+        let one = "waiting for 1.example.org (refused, and 2 more";
+        assert_eq!(said(&hosts, Some(10)), one);
+        for width in 70..200 {
+            let said = waiting_for(hosts.iter(), Some(width)).unwrap_or_default();
+            assert!(said.chars().count() <= width, "{width}: {said}");
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! `springtide status`: how fresh the copy is now, measured and predicted.
 
+use springtide_engine::settings::PolicyName;
 use springtide_engine::view::{self, SourceStatus};
+use springtide_policy::Objective;
 use springtide_store::Moment;
 
 use super::Project;
@@ -11,10 +13,11 @@ use crate::columns::{Colour, Columns, Side};
 use crate::config::Config;
 use crate::failure::{Code, Failure, Outcome};
 use crate::json::print_json;
-use crate::moment::{self, brief, local, relative, time_of_day};
+use crate::moment::{self, brief, relative, time_of_day};
 use crate::plan::significant;
 use crate::table::{shorten_to, unwritable};
 use crate::talk::{Talk, count, percent, plural, size};
+use crate::width::{self, wrapped};
 
 /// Sources in the table for a person.
 const WORST: usize = 10;
@@ -22,6 +25,10 @@ const WORST: usize = 10;
 const MOST_ERRORS: usize = 3;
 /// The longest example of one, in characters.
 const LONGEST_EXAMPLE: usize = 120;
+/// What a line is about takes so many characters.
+const LABEL: usize = 12;
+/// The longest error of a source.
+const LONGEST_ERROR: usize = 300;
 /// What an element that is gone says is no error to a person.
 const GONE: [&str; 3] = ["gone", "moved", "unlisted"];
 
@@ -98,6 +105,29 @@ fn check(document: &view::Status, config: &Config, as_json: bool, talk: Talk) ->
         .hint(hint))
 }
 
+/// What the target asks for, as far as a budget can be told for it.
+fn wanted(config: &Config) -> String {
+    let target = config.target;
+    let fresh = target
+        .freshness
+        .map(|share| format!("{} fresh", percent(share)));
+    let age = target.error_after.map(|age| {
+        let seconds = age.as_days() * 86_400.0;
+        let policy = &config.settings.policy;
+        let gives_up = matches!(policy.name, PolicyName::Learned | PolicyName::Optimal)
+            && policy.objective != Objective::Age;
+        // A plan for freshness gives some elements up, and they grow old.
+        let how = if gives_up {
+            " by objective = \"age\""
+        } else {
+            ""
+        };
+        format!("an age of {}{how}", brief(seconds))
+    });
+    let both: Vec<String> = [fresh, age].into_iter().flatten().collect();
+    both.join(", ")
+}
+
 fn print(
     document: &view::Status,
     config: &Config,
@@ -115,7 +145,7 @@ fn print(
             percent(low),
             percent(high),
             plural(freshness.n_audits, "audit poll"),
-            freshness.since.map(local).unwrap_or_default(),
+            freshness.since.map(time_of_day).unwrap_or_default(),
         ),
         _ => "freshness   not measured yet".to_owned(),
     });
@@ -157,33 +187,38 @@ fn print(
         // Days are counted in UTC, and begin when they do where the reader is.
         time_of_day(moment::midnight(now))
     ));
-    if let (Some(wanted), Some(short)) = (config.target.freshness, budget.short_per_day) {
-        let wanted = percent(wanted);
+    if let Some(short) = budget.short_per_day {
+        let wanted = wanted(config);
         lines.push(match short > 0.0 {
             true => format!(
-                "            {} polls {} short of what {wanted} fresh takes in the long run",
+                "            {} polls {} short of the target ({wanted}) in the long run",
                 significant(unit.of(short)),
                 unit.each()
             ),
-            false => format!("            enough for {wanted} fresh in the long run"),
+            false => format!("            enough for the target ({wanted}) in the long run"),
         });
     }
     let states = document.states;
-    let apart = [
-        (states.new, "never polled"),
+    let by_state = [
+        (states.ok, "ok"),
+        (states.new, "new"),
         (states.failing, "failing"),
         (states.blocked, "blocked"),
     ];
-    let apart = apart.iter().filter(|(n, _)| *n > 0);
-    let apart: Vec<String> = apart
-        .map(|(n, what)| format!("{} {what}", count(*n as usize)))
+    let by_state = by_state.iter().filter(|(n, _)| *n > 0);
+    let by_state: Vec<String> = by_state
+        .map(|(n, state)| format!("{} {state}", count(*n as usize)))
         .collect();
-    let apart = match apart.is_empty() {
+    let mut by_state = match by_state.is_empty() {
         true => String::new(),
-        false => format!(", of them {}", apart.join(", ")),
+        false => format!(": {}", by_state.join(", ")),
     };
+    if states.gone > 0 {
+        // They are not among those that there are.
+        by_state.push_str(&format!(" (and {} gone)", count(states.gone as usize)));
+    }
     lines.push(format!(
-        "elements    {} in {}{apart}",
+        "elements    {} in {}{by_state}",
         count(document.n_elements as usize),
         plural(document.n_sources as u64, "source")
     ));
@@ -200,19 +235,25 @@ fn print(
         ));
     }
     if let Some(seconds) = document.oldest_poll_age_seconds {
-        lines.push(format!("unpolled    for {} at most", brief(seconds)));
+        lines.push(format!("oldest poll {} ago", brief(seconds)));
     }
     let errors = document.errors.iter();
     let errors = errors.filter(|error| !GONE.contains(&&*error.kind));
     for (index, error) in errors.take(MOST_ERRORS).enumerate() {
+        let label = format!("{:LABEL$}", if index == 0 { "errors" } else { "" });
+        let example = shorten_to(&error.example, LONGEST_EXAMPLE);
         lines.push(format!(
-            "{:12}{}: {}, such as {}",
-            if index == 0 { "errors" } else { "" },
+            "{label}{}: {}, such as {example}",
             error.kind,
-            count(error.n as usize),
-            shorten_to(&error.example, LONGEST_EXAMPLE)
+            count(error.n as usize)
         ));
     }
+    let width = width::of_stdout();
+    let lines = lines.iter().flat_map(|line| {
+        let (label, text) = line.split_at(LABEL);
+        wrapped(label, text, width)
+    });
+    let lines: Vec<String> = lines.collect();
     let mut stdout = std::io::stdout().lock();
     let written = writeln!(stdout, "{}", lines.join("\n")).and_then(|()| stdout.flush());
     written.map_err(|error| unwritable("standard output", &error))?;
@@ -236,17 +277,21 @@ fn print(
             ("failing", Side::Right),
             ("changes", Side::Right),
             ("next poll", Side::Right),
-            ("error", Side::Long),
         ]);
+        let mut odd = Vec::new();
         let share = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), percent);
         for part in parts.iter().take(WORST) {
             let next = part.next_poll_at.map(|next| relative(next, now));
-            let error = match (&part.error, part.is_in_file) {
-                _ if part.is_paused => "paused: kept, and not polled".to_owned(),
-                (Some(error), _) => error.message.clone(),
-                (None, true) => String::new(),
-                (None, false) => "not in springtide.toml: kept, and not polled".to_owned(),
+            let what = match (&part.error, part.is_in_file) {
+                _ if part.is_paused => Some("paused; kept, and not polled"),
+                (Some(error), _) => Some(&*error.message),
+                (None, true) => None,
+                (None, false) => Some("not in springtide.toml; kept, and not polled"),
             };
+            if let Some(what) = what {
+                let what = shorten_to(what, LONGEST_ERROR);
+                odd.extend(wrapped(&format!("{}: ", part.name), &what, width));
+            }
             columns.push(vec![
                 part.name.clone(),
                 share(part.freshness.measured),
@@ -255,13 +300,17 @@ fn print(
                 count(part.states.failing as usize),
                 count(part.n_changes as usize),
                 next.unwrap_or_else(|| "-".to_owned()),
-                error,
             ]);
         }
         let mut stdout = std::io::stdout().lock();
         writeln!(stdout).map_err(|error| unwritable("standard output", &error))?;
         drop(stdout);
+        columns.leave_out(&["failing"], "0");
         columns.print(colour)?;
+        let mut stdout = std::io::stdout().lock();
+        let written = odd.iter().try_for_each(|line| writeln!(stdout, "{line}"));
+        written.map_err(|error| unwritable("standard output", &error))?;
+        drop(stdout);
         if parts.len() > WORST {
             let more = count(parts.len() - WORST);
             talk.say(format!(

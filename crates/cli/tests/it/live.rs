@@ -878,6 +878,8 @@ fn what_fails_is_polled_by_its_state_and_what_is_there_twice_is_told() {
 #[test]
 fn status_says_what_the_budget_falls_short_of_the_target_by() {
     let (origin, place) = (origin(4), place());
+    // However long the lines are.
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let sitemap = origin.url("/sitemap.xml");
     place.run(&format!("add {sitemap} --name docs")).ok();
     place.run("run --once").ok();
@@ -887,12 +889,23 @@ fn status_says_what_the_budget_falls_short_of_the_target_by() {
     place.run("poll docs").ok();
     let file = place.read("springtide.toml");
     let file = file.replace("10000000/day", "1/day") + "\n[target]\nfreshness = \"99%\"\n";
-    std::fs::write(place.path("springtide.toml"), file).unwrap();
+    std::fs::write(place.path("springtide.toml"), &file).unwrap();
     let short = &json(&place.run("status --json").ok())["budget"]["short_per_day"];
     assert!(short.as_f64().unwrap() > 0.0, "{short}");
-    let shown = place.run("status").ok().stdout;
+    let shown = words(&place.run("status").ok().stdout);
     assert!(
-        shown.contains("polls a day short of what 99.0% fresh takes"),
+        shown.contains("polls a day short of the target (99.0% fresh) in the long run"),
+        "{shown}"
+    );
+    assert!(shown.contains("4 in 1 source: 4 ok polls"), "{shown}");
+    // The same for an age alone.
+    let aged = file.replace("freshness = \"99%\"", "age = { error_after = \"1s\" }");
+    std::fs::write(place.path("springtide.toml"), aged).unwrap();
+    let short = &json(&place.run("status --json").ok())["budget"]["short_per_day"];
+    assert!(short.as_f64().unwrap() > 0.0, "{short}");
+    let shown = words(&place.run("status").ok().stdout);
+    assert!(
+        shown.contains("short of the target (an age of 1s by objective = \"age\")"),
         "{shown}"
     );
 }

@@ -5,6 +5,8 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::live::origin;
+#[cfg(unix)]
+use crate::on_terminal;
 use crate::{Place, json, lines};
 
 /// A project that may ask loopback, and quickly.
@@ -113,10 +115,9 @@ fn a_run_of_what_is_due_gives_up_on_hosts_that_do_not_answer_and_says_so() {
     }
 }
 
-/// What a person sees, on a terminal that a program pretends to be.
+/// What a person sees.
 #[test]
 #[cfg(unix)]
-#[expect(clippy::print_stderr, reason = "a test that is left out says so")]
 fn on_a_terminal_a_line_at_the_foot_says_how_things_stand() {
     let (origin, dead) = (origin(3), dead());
     let urls: String = (0..3)
@@ -124,31 +125,46 @@ fn on_a_terminal_a_line_at_the_foot_says_how_things_stand() {
         .collect();
     let place = place().and("urls.txt", format!("{urls}{dead}/\n"));
     place.run("add urls.txt --name all").ok();
-    let run = place.command("");
-    let program = run.get_program().to_string_lossy().into_owned();
-    let mut script = Command::new("script");
-    let line = format!("{program} run --for 4s");
-    script.args(["-qec", &line, "/dev/null"]);
-    script.current_dir(place.path(".")).env("TERM", "xterm");
-    let output = match script.stdin(Stdio::null()).output() {
-        Ok(output) => output,
-        Err(error) => {
-            eprintln!("skipped: there is no `script` to pretend to be a terminal ({error})");
-            return;
-        }
+    let Some(seen) = on_terminal(&place, "run --for 4s", "") else {
+        return;
     };
-    let seen = String::from_utf8_lossy(&output.stdout);
     for words in [
         "of 5,000 polls today",
         "0 changes",
         "127.0.0.2: unreachable: connection refused (next try ",
-        "waiting for 127.0.0.2 (",
+        "waiting for 127.0.0.2 (refused, ",
         "4 polls found 0 changes",
     ] {
         assert!(seen.contains(words), "no `{words}` in:\n{seen}");
     }
     // Lines of a log are not for people.
     assert!(!seen.contains("Z added"), "{seen}");
+}
+
+/// A dead host, and one that has had enough.
+#[test]
+#[cfg(unix)]
+fn of_several_hosts_that_are_waited_for_each_is_named_with_the_reason() {
+    use springtide_engine::origin::Behaviour;
+    let (busy, dead) = (origin(0), dead());
+    let refuse = Behaviour::retry_after(429, "600");
+    busy.script("/robots.txt", Behaviour::body("text/plain", ""));
+    busy.script("/", refuse);
+    let urls = format!("{}\n{dead}/\n", busy.url("/"));
+    let place = place().and("urls.txt", urls);
+    place.run("add urls.txt --name all").ok();
+    let Some(seen) = on_terminal(&place, "run --for 4s", "") else {
+        return;
+    };
+    let lines = seen.split(['\r', '\n', '\u{1b}']);
+    let mut hosts = lines.filter_map(|line| Some(line.split_once("waiting for ")?.1));
+    // The first that is tried again is told first.
+    let both = |hosts: &str| {
+        let refused = hosts.find("127.0.0.2 (refused, ");
+        let busy = hosts.find("127.0.0.1 (status 429, ");
+        refused.is_some() && refused < busy
+    };
+    assert!(hosts.any(both), "{seen}");
 }
 
 /// Whoever manages services stops them with SIGTERM and has them read their files again
@@ -203,58 +219,81 @@ fn a_service_reads_its_file_again_whole_or_not_at_all_and_ends_with_success() {
     assert!(summary["n_polls"].as_u64() >= Some(2), "{summary}");
 }
 
-/// What is shown fits a terminal of 80 columns.
+/// What is shown fits a terminal of 80 columns, in projects as people have them: sources
+/// with long names, elements in every state, numbers of four digits.
 #[test]
 #[cfg(unix)]
-#[expect(clippy::print_stderr, reason = "a test that is left out says so")]
 fn tables_fit_eighty_columns() {
-    let (origin, place) = (origin(12), place());
-    let sitemap = origin.url("/sitemap.xml");
-    place.run(&format!("add {sitemap} --name docs")).ok();
-    place.run("run --once").ok();
-    place.run("poll docs").ok();
-    let is_narrow = |text: &str| {
-        for line in text.lines() {
+    let site = origin(12);
+    site.script("/fails", springtide_engine::origin::Behaviour::status(500));
+    site.script("/gone", springtide_engine::origin::Behaviour::status(410));
+    let rules = "User-agent: *\nDisallow: /no";
+    let rules = springtide_engine::origin::Behaviour::body("text/plain", rules);
+    site.script("/robots.txt", rules);
+    let dead = dead();
+    let urls: String = (0..1100)
+        .map(|n| format!("{dead}/a/long/path/to/an/article-{n}.html\n"))
+        .collect();
+    let others = ["/fails", "/gone", "/no"].map(|path| site.url(path));
+    let place = place()
+        .and("many.txt", urls)
+        .and("others.txt", others.join("\n"));
+    let sitemap = site.url("/sitemap.xml");
+    for add in [
+        "add many.txt --name archive-of-it-all".to_owned(),
+        "add others.txt --name a-few-of-another".to_owned(),
+        format!("add {sitemap} --name documentation-12"),
+    ] {
+        place.run(&add).ok();
+    }
+    place.run("run --once").failed(3, &[]);
+    site.site().change(1);
+    place.run("poll documentation-12");
+    let is_narrow = |seen: &str, what: &str| {
+        for line in seen.lines() {
             let line = line.trim_start_matches("[2K").trim_end();
-            assert!(line.chars().count() <= 80, "{line}");
+            assert!(line.chars().count() <= 80, "{what}: {line}\n{seen}");
         }
     };
-    let program = place
-        .command("")
-        .get_program()
-        .to_string_lossy()
-        .into_owned();
-    for verb in ["ls", "ls --elements", "plan", "status"] {
-        let mut script = Command::new("script");
-        script.args(["-qec", &format!("{program} {verb}"), "/dev/null"]);
-        script.current_dir(place.path(".")).env("NO_COLOR", "1");
-        let Ok(output) = script.stdin(Stdio::null()).output() else {
-            eprintln!("skipped: there is no `script` to pretend to be a terminal");
+    let verbs = [
+        "ls",
+        "ls --elements",
+        "ls --elements --state failing",
+        "ls --elements --state gone",
+        "ls --elements --sort -id",
+        "-v ls --elements",
+        "status",
+        "plan",
+        "log",
+        "log --kind added",
+    ];
+    for verb in verbs {
+        let Some(seen) = on_terminal(&place, verb, "") else {
             return;
         };
         // Each time the line is written anew it is another.
-        let seen = String::from_utf8_lossy(&output.stdout).replace(['\r', '\u{1b}'], "\n");
-        is_narrow(&seen);
-        if verb == "ls --elements" {
+        let seen = seen.replace(['\r', '\u{1b}'], "\n");
+        is_narrow(&seen, verb);
+        if verb.ends_with("ls --elements --state failing") {
             // The common part of addresses is told once.
-            let host = origin.url("/");
-            assert_eq!(seen.matches(&host).count(), 1, "{seen}");
+            assert!(seen.matches(&dead).count() <= 1, "{seen}");
         }
         assert!(!seen.contains(" seconds"), "{seen}");
     }
-    let demo = place.run("demo --for 5s --pages 40").ok();
-    is_narrow(&demo.stdout);
-    let lines = demo
-        .stderr
-        .lines()
-        .filter(|line| line.contains('█') || line.contains('░'));
-    let lines: Vec<&str> = lines.collect();
-    assert!(
-        lines.len() >= 2 && lines.len().is_multiple_of(2),
-        "{}",
-        demo.stderr
-    );
-    lines.iter().for_each(|line| is_narrow(line));
+    // Errors are wrapped for those who read a file, too.
+    let status = place.run("status").ok().stdout;
+    is_narrow(&status, "status");
+    let states = "1,114 in 3 sources: 12 ok, ";
+    assert!(status.contains(states), "{status}");
+    assert!(status.contains("1 blocked (and 1 gone)\n"), "{status}");
+    let Some(demo) = on_terminal(&place, "demo --for 5s --pages 40", "") else {
+        return;
+    };
+    is_narrow(&demo.replace(['\r', '\u{1b}'], "\n"), "demo");
+    let bars = demo.lines();
+    let bars = bars.filter(|line| line.contains('█') || line.contains('░'));
+    let n_bars = bars.count();
+    assert!(n_bars >= 2 && n_bars.is_multiple_of(2), "{demo}");
 }
 
 #[test]

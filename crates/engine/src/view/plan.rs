@@ -77,27 +77,47 @@ pub fn plan(
     }))
 }
 
-/// The least budget, in polls a day, that keeps this share of copies fresh in the long
-/// run, if any does and anything is known.
+/// The least budget, in polls a day, that reaches a target in the long run: its freshness,
+/// and its age by the plan with the least age. Nothing if none does, or nothing is known, or
+/// nothing is wanted.
 ///
 /// # Errors
 /// If the store cannot be read.
 pub fn budget_for(
     store: &dyn Reader,
     settings: &Settings,
-    freshness: f64,
+    target: super::Target,
     now: Moment,
 ) -> Result<Option<f64>, Error> {
+    let policy = present_policy(settings)
+        .unwrap_or_else(|| RulePolicy::new(Rule::Optimal(Objective::Freshness)));
+    let mut goals = Vec::new();
+    if let Some(freshness) = target.freshness {
+        goals.push((policy, Target::freshness(freshness, Order::Fixed)?));
+    }
+    if let Some(age) = target.error_after {
+        // What is given up for the sake of freshness grows old for good.
+        let policy = match policy.rule {
+            Rule::Optimal(_) => RulePolicy {
+                rule: Rule::Optimal(Objective::Age),
+                ..policy
+            },
+            Rule::Uniform | Rule::Proportional => policy,
+        };
+        goals.push((policy, Target::age(age, Order::Fixed)));
+    }
     let outlook = Outlook::read(store, settings, now, &mut || {})?;
-    if outlook.polled().n_known == 0 {
+    if goals.is_empty() || outlook.polled().n_known == 0 {
         return Ok(None);
     }
     let candidates = outlook.polled().candidates()?;
-    let target = Target::freshness(freshness, Order::Fixed)?;
-    let policy = present_policy(settings)
-        .unwrap_or_else(|| RulePolicy::new(Rule::Optimal(Objective::Freshness)));
-    let plan = policy.least(&candidates, &Caps::default(), target).ok();
-    Ok(plan.map(|plan| report(&plan, &candidates, Order::Fixed).used_per_day))
+    let mut needed = Some(0.0_f64);
+    for (policy, goal) in goals {
+        let plan = policy.least(&candidates, &Caps::default(), goal).ok();
+        let used = plan.map(|plan| report(&plan, &candidates, Order::Fixed).used_per_day);
+        needed = needed.zip(used).map(|(needed, used)| needed.max(used));
+    }
+    Ok(needed)
 }
 
 const SECONDS_PER_DAY: f64 = 86_400.0;

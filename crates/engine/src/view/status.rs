@@ -160,8 +160,9 @@ pub struct BudgetUse {
     pub used_today: u64,
     /// What a poll must be worth to be made, if the policy goes by that.
     pub price: Option<f64>,
-    /// Polls a day that it falls short of what the freshness that is wanted takes in the
-    /// long run; nothing if none is wanted, or not known.
+    /// Polls a day that it falls short of what the freshness and the age that are wanted
+    /// take in the long run; nothing if none is wanted, if no budget is enough, or while
+    /// nothing is known.
     pub short_per_day: Option<f64>,
 }
 
