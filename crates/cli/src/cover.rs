@@ -15,11 +15,12 @@ use twox_hash::XxHash3_64;
 use crate::args::{self, Attribute, EfficiencyName, MethodName};
 use crate::failure::{Failure, Outcome};
 use crate::json::print_json;
+use crate::plan::significant;
 use crate::rates::{ID, hash, refuse_duplicates};
 use crate::table::{
     Batch, Cells, Column, ColumnType, Condition, Input, Kind, Output, Texts, Unfinished, shorten,
 };
-use crate::talk::{Talk, count};
+use crate::talk::{Talk, count, percent};
 
 pub(crate) fn run(args: &args::Cover, talk: Talk, unfinished: &Unfinished) -> Outcome<()> {
     let stop_words = match &args.stop_words {
@@ -425,13 +426,13 @@ fn summarize(rows: &Rows, cover: &Cover, as_json: bool, talk: Talk) -> Outcome<(
         count(summary.n_queries)
     ));
     talk.say(format!(
-        "  expected coverage  {:.4}",
-        summary.coverage_ratio
+        "  expected coverage  {}",
+        percent(summary.coverage_ratio)
     ));
     if n_requests > 0 {
         talk.say(format!(
-            "  expected speedup   {:.4} rows a request; fetching by id has 1",
-            summary.speedup_ratio
+            "  expected speedup   {} rows a request; fetching by id has 1",
+            significant(summary.speedup_ratio)
         ));
     }
     Ok(())

@@ -22,11 +22,12 @@ use crate::config;
 use crate::failure::{Failure, Outcome};
 use crate::json::print_json;
 use crate::live;
+use crate::moment::brief;
 use crate::plan::significant;
 use crate::project::{Project, serve};
 use crate::signals::Signals;
 use crate::table::{Unfinished, unwritable};
-use crate::talk::{Talk, count};
+use crate::talk::{Talk, count, percent};
 
 /// Directories of the site.
 const N_DIRECTORIES: usize = 8;
@@ -413,24 +414,21 @@ fn line(elapsed: Duration, runs: &[Watched; 2], site: &Site) -> Outcome<String> 
     let mut lines = Vec::new();
     for (index, run) in runs.iter().enumerate() {
         let time = match index {
-            0 => format!("{:4.0} s", elapsed.as_secs_f64()),
+            0 => brief(elapsed.as_secs_f64().round()),
             _ => String::new(),
         };
         let measured = match run.measured()? {
-            Some((share, low, high)) => format!(
-                "{:.1} % ({:.0} to {:.0} %)",
-                100.0 * share,
-                100.0 * low,
-                100.0 * high
-            ),
+            Some((share, low, high)) => {
+                format!("{} ({} to {})", percent(share), percent(low), percent(high))
+            }
             None => "first pass".to_owned(),
         };
         let fresh = run.true_freshness(site, now);
         lines.push(format!(
-            "{time:6}  {:8} {:7} {:5.1} % {}  {measured}",
+            "{time:>6}  {:8} {:>7} {:>6} {}  {measured}",
             run.policy,
             count(run.n_polls as usize),
-            100.0 * fresh,
+            percent(fresh),
             bar(fresh),
         ));
     }
@@ -444,24 +442,22 @@ fn bar(share: f64) -> String {
 }
 
 fn print(document: &Document, colour: Colour) -> Outcome<()> {
-    let percent = |share: Option<f64>| {
-        share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", 100.0 * share))
-    };
+    let or_none = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), percent);
     let mut columns = Columns::new(&[
         ("policy", Side::Left),
         ("truly fresh", Side::Right),
         ("measured", Side::Right),
-        ("90 % interval", Side::Right),
+        ("90% interval", Side::Right),
         ("polls", Side::Right),
         ("changes found", Side::Right),
     ]);
     for (name, part) in [("learned", document.learned), ("uniform", document.uniform)] {
         columns.push(vec![
             name.to_owned(),
-            percent(part.freshness_true),
-            percent(part.freshness_measured),
+            or_none(part.freshness_true),
+            or_none(part.freshness_measured),
             match (part.low, part.high) {
-                (Some(low), Some(high)) => format!("{:.0} to {:.0} %", 100.0 * low, 100.0 * high),
+                (Some(low), Some(high)) => format!("{} to {}", percent(low), percent(high)),
                 _ => "-".to_owned(),
             },
             count(part.n_polls as usize),

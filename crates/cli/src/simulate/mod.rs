@@ -22,9 +22,10 @@ use crate::args::{
 use crate::failure::{Failure, Outcome};
 use crate::history::History;
 use crate::json::print_json;
+use crate::moment::brief;
 use crate::rates::RateTable;
 use crate::table::{Input, unwritable};
-use crate::talk::{Talk, count};
+use crate::talk::{Talk, count, percent};
 
 /// How long a world lasts that does not say.
 const SPAN_DAYS: f64 = 365.0;
@@ -672,12 +673,12 @@ fn print_lines(lines: &[Vec<String>]) -> Outcome<()> {
 
 fn cells(name: &str, measured: &Measured, uniform: Option<f64>, n_polls: u64) -> Vec<String> {
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    let share = |number: Option<f64>| or_none(number.map(|number| format!("{number:.4}")));
+    let share = |number: Option<f64>| or_none(number.map(percent));
     let mut cells = vec![name.to_owned(), share(measured.freshness)];
     if let Some(uniform) = uniform {
         let relative = measured
             .freshness
-            .map(|freshness| format!("{:.1} %", 100.0 * (1.0 - freshness) / (1.0 - uniform)));
+            .map(|freshness| percent((1.0 - freshness) / (1.0 - uniform)));
         cells.push(or_none(relative));
     }
     cells.extend([
@@ -690,12 +691,7 @@ fn cells(name: &str, measured: &Measured, uniform: Option<f64>, n_polls: u64) ->
     cells
 }
 
-/// Days with four digits that say something.
+/// Days as people say them.
 fn days(days: f64) -> String {
-    let digits = if days >= 1000.0 || days == 0.0 || days == days.round() {
-        0
-    } else {
-        (3 - days.log10().floor() as i32).clamp(0, 9)
-    };
-    format!("{days:.*} d", digits as usize)
+    brief(days * 86_400.0)
 }

@@ -11,7 +11,7 @@ use super::{Measured, days, print_lines};
 use crate::args::{self, SimPolicy, name_of};
 use crate::failure::{Failure, Outcome};
 use crate::json::print_json;
-use crate::talk::{Talk, count};
+use crate::talk::{Talk, count, percent};
 
 /// Rows compared that nobody would wait for.
 const MOST_READ: f64 = 1e11;
@@ -193,7 +193,7 @@ fn print_table(rows: &[Row]) -> Outcome<()> {
         .and_then(Row::stale)
         .filter(|&stale| stale > 0.0);
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    let share = |number: Option<f64>| or_none(number.map(|n| format!("{:.3} %", 100.0 * n)));
+    let share = |number: Option<f64>| or_none(number.map(percent));
     let mut heads = vec!["policy", "stale"];
     if uniform.is_some() {
         heads.push("against uniform");
@@ -210,7 +210,7 @@ fn print_table(rows: &[Row]) -> Outcome<()> {
     for row in rows {
         let mut cells = vec![row.policy.clone(), share(row.stale())];
         if let Some(uniform) = uniform {
-            let relative = |stale| format!("{:.1} %", 100.0 * stale / uniform);
+            let relative = |stale| percent(stale / uniform);
             cells.push(or_none(row.stale().map(relative)));
         }
         cells.extend([

@@ -35,8 +35,8 @@ fn queries_come_in_order_of_issue() {
     insta::assert_snapshot!(ran.stderr, @r"
       rows               4
       queries            2, in 4 requests
-      expected coverage  1.0000
-      expected speedup   1.0000 rows a request; fetching by id has 1
+      expected coverage  100.0%
+      expected speedup   1 rows a request; fetching by id has 1
     ");
 }
 
@@ -223,7 +223,7 @@ fn rows_without_terms_are_counted_and_never_covered() {
         .run("cover --rows rows.csv --attribute t --statistics terms.csv")
         .ok();
     assert!(ran.stderr.contains("2 have no term"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("0.3333"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("33.3%"), "{}", ran.stderr);
 }
 
 #[test]

@@ -143,13 +143,13 @@ fn a_table_reads_well_without_colour() {
         .ok();
     assert!(!ran.stdout.contains('\u{1b}'));
     insta::assert_snapshot!(ran.stdout, @r#"
-    policy   freshness  staleness against uniform       age   content  change ratio  fairness  polls
-    uniform     0.5781                    100.0 %  0.3330 d  0.3330 d        0.6667    0.3333      3
-      1         0.7708                             0.1107 d  0.1107 d        0.6667    1.0000      3
-      2         0.0000                                  1 d       1 d             -    0.0000      0
-    nutch       0.5625                    103.7 %  0.3516 d  0.3516 d        0.6667    0.3333      3
-      1         0.7500                             0.1354 d  0.1354 d        0.6667    1.0000      3
-      2         0.0000                                  1 d       1 d             -    0.0000      0
+    policy   freshness  staleness against uniform     age  content  change ratio  fairness  polls
+    uniform      57.8%                     100.0%      8h       8h         66.7%     33.3%      3
+      1          77.1%                             2h 39m   2h 39m         66.7%    100.0%      3
+      2           0.0%                                 1d       1d             -      0.0%      0
+    nutch        56.2%                     103.7%  8h 26m   8h 26m         66.7%     33.3%      3
+      1          75.0%                             3h 15m   3h 15m         66.7%    100.0%      3
+      2           0.0%                                 1d       1d             -      0.0%      0
     "#);
 }
 

@@ -138,8 +138,8 @@ pub fn size(bytes: u64) -> String {
 
 /// A share in per cent.
 pub fn percent(share: f64) -> String {
-    // Two digits more where a whole per cent would round up to all.
-    if share > 0.99 && share < 1.0 {
+    // A digit more where it is nearly all, or hardly anything.
+    if (share > 0.99 && share < 1.0) || (share > 0.0 && share < 0.01) {
         format!("{:.2}%", share * 100.0)
     } else {
         format!("{:.1}%", share * 100.0)
