@@ -28,7 +28,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use args::{Cli, Command};
+use args::{Cli, Command, SettingFlags};
 use clap::error::{ContextKind, ErrorKind};
 use columns::Colour;
 use failure::{Code, Failure, Outcome};
@@ -107,6 +107,13 @@ fn run(cli: &Cli, talk: Talk, unfinished: &Unfinished, signals: &Signals) -> Out
 /// Says what to do first, to someone who has typed nothing but our name.
 fn first_steps() -> ExitCode {
     let here = match Project::look(None) {
+        Ok(Some(project)) if has_no_sources(&project) => format!(
+            "The project in {} has no sources yet:\n\n\
+             \x20 springtide add URL              keep a copy of a page, sitemap or feed\n\
+             \x20 springtide add --site URL       or of a whole site\n\
+             \x20 springtide run                  then: fetch it, and keep the copy fresh\n",
+            project.folder.display()
+        ),
         Ok(Some(project)) => format!(
             "The project in {}:\n\n\
              \x20 springtide status               how fresh the copy is\n\
@@ -127,6 +134,11 @@ fn first_steps() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::from(Code::Failed as u8),
     }
+}
+
+fn has_no_sources(project: &Project) -> bool {
+    let config = project.config(&SettingFlags::default(), Talk::Quiet);
+    config.is_ok_and(|config| config.settings.sources.is_empty())
 }
 
 /// Says what is wrong with the arguments, or gives the help that was asked for.

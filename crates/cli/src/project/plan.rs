@@ -67,6 +67,11 @@ pub(crate) fn run(
             .cause("there are only rows of search sources, which come with queries")
             .hint("`springtide cover` says beforehand which queries would refresh rows"));
     }
+    if n_elements == 0 {
+        return Err(Failure::input("there is nothing to plan")
+            .cause("no elements are known yet")
+            .hint("`springtide add URL` adds a source, and `springtide run` polls it"));
+    }
     if polled.n_known == 0 {
         return Err(Failure::input("there is nothing to plan")
             .cause("no poll has shown yet how often anything changes")
@@ -74,7 +79,7 @@ pub(crate) fn run(
     }
     if polled.n_known < n_elements {
         talk.say(format!(
-            "{} polled less than twice: assumed to change as often as is usual here",
+            "{} polled less than twice: assumed to change as is usual here",
             plural(n_elements - polled.n_known, "element")
         ));
     }

@@ -414,11 +414,15 @@ pub(super) fn conclude(
         0 => String::new(),
         n => format!("; {} failed", count(n as usize)),
     };
-    talk.say(format!(
-        "{} found {}{failed}",
-        plural(ended.n_polls, "poll"),
-        plural(ended.n_changes, "change")
-    ));
+    talk.say(match (ended.n_polls, ended.why) {
+        (0, EndReason::Done) => "no polls were made: nothing is due".to_owned(),
+        (0, _) => "no polls were made".to_owned(),
+        (n_polls, _) => format!(
+            "{} found {}{failed}",
+            plural(n_polls, "poll"),
+            plural(ended.n_changes, "change")
+        ),
+    });
     if ended.why == EndReason::Budget {
         talk.say("more is due; the budget allows no more polls now");
     }

@@ -1,5 +1,7 @@
 //! What people read: units as they gave them, times where they are, and plain words.
 
+use std::path::{Path, PathBuf};
+
 use crate::{Place, json, repository};
 
 #[test]
@@ -79,6 +81,9 @@ fn the_name_alone_says_what_to_do_first() {
         assert!(outside.contains(words), "{outside}");
     }
     place.run("init").ok();
+    let empty = place.run("").ok().stdout;
+    assert!(empty.contains("has no sources yet") && empty.contains("springtide add URL"));
+    place.run("add https://a.example/ --offline").ok();
     let inside = place.run("").ok().stdout;
     assert!(inside.contains("springtide status") && !inside.contains("demo"));
     let help = place.run("run --help").ok().stdout;
@@ -164,12 +169,101 @@ fn help_guides_and_pages_are_in_plain_words() {
         }
     }
     for (name, text) in &texts {
-        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        for old in OLD {
-            let at = text.find(old).unwrap_or_default();
-            let near: String = text[..at].chars().rev().take(60).collect();
-            let near: String = near.chars().rev().collect();
-            assert!(!text.contains(old), "{name}: {near}{old}");
+        is_plain(name, text);
+    }
+}
+
+#[test]
+fn messages_are_in_plain_words_and_name_nothing_of_the_repository() {
+    let mut n_literals = 0;
+    for name in ["crates/cli/src", "crates/engine/src", "crates/server/src"] {
+        for file in sources(&repository().join(name)) {
+            let text = std::fs::read_to_string(&file).unwrap();
+            // What is below it is for those who build the program.
+            let code = text.split("#[cfg(test)]\nmod ").next().unwrap();
+            let name = file.display().to_string();
+            for literal in literals(code) {
+                n_literals += 1;
+                is_plain(&name, &literal);
+                // Whoever has installed the program has no folder of its documents.
+                assert!(!literal.contains("docs/"), "{name}: {literal}");
+            }
         }
     }
+    assert!(n_literals > 2000, "{n_literals}");
+}
+
+#[track_caller]
+fn is_plain(name: &str, text: &str) {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for old in OLD {
+        let at = text.find(old).unwrap_or_default();
+        let near: String = text[..at].chars().rev().take(60).collect();
+        let near: String = near.chars().rev().collect();
+        assert!(!text.contains(old), "{name}: {near}{old}");
+    }
+}
+
+/// All files of Rust in a folder and those in it.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => files.extend(sources(&path)),
+            false if path.extension().is_some_and(|end| end == "rs") => files.push(path),
+            false => {}
+        }
+    }
+    files
+}
+
+/// The texts between quotes in code, without its comments.
+fn literals(code: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut rest = code;
+    while let Some(at) = rest.find(['"', '/', '\'', 'r']) {
+        let (before, here) = rest.split_at(at);
+        let is_in_word = before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        let hashes = here[1..].bytes().take_while(|b| *b == b'#').count();
+        let is_raw = here.starts_with('r') && !is_in_word && here[1 + hashes..].starts_with('"');
+        if here.starts_with("//") {
+            rest = here.split_once('\n').map_or("", |(_, rest)| rest);
+        } else if is_raw {
+            let text = &here[hashes + 2..];
+            let end = format!("\"{}", "#".repeat(hashes));
+            let (text, after) = text.split_once(&end).unwrap();
+            found.push(text.to_owned());
+            rest = after;
+        } else if let Some(quoted) = here.strip_prefix('"') {
+            let mut is_escaped = false;
+            let end = quoted.find(|c| {
+                let is_end = c == '"' && !is_escaped;
+                is_escaped = c == '\\' && !is_escaped;
+                is_end
+            });
+            let (text, after) = quoted.split_at(end.unwrap());
+            // A line that goes on in the next one.
+            let lines: Vec<&str> = text.split("\\\n").map(str::trim_start).collect();
+            found.push(lines.concat());
+            rest = &after[1..];
+        } else if let Some(char) = here.strip_prefix('\'') {
+            // A character, or the name of a lifetime.
+            let escape = usize::from(char.starts_with('\\'));
+            let end = char.char_indices().nth(1 + escape);
+            rest = match end {
+                Some((end, '\'')) => &char[end + 1..],
+                _ => char,
+            };
+        } else {
+            rest = &here[1..];
+        }
+    }
+    found
+}
+
+#[test]
+fn texts_between_quotes_are_found() {
+    let code = "fn f<'a>() { // \"no\"\n  g('\"', '\\'', \"one \\\"x\\\"\", r#\"two \"\"#, \"th\\\n    ree\"); }";
+    assert_eq!(literals(code), ["one \\\"x\\\"", "two \"", "three"]);
 }
