@@ -113,6 +113,12 @@ impl Window {
         Time(time.0 + (1.0 - since))
     }
 
+    /// For how many of the days between two times polls may be made.
+    #[must_use]
+    pub fn open_days(&self, from: Time, to: Time) -> f64 {
+        (self.compress(to.0) - self.compress(from.0)) * self.length
+    }
+
     pub(crate) fn is_open(&self, now: f64) -> bool {
         (now - self.opens).rem_euclid(1.0) < self.length
     }
@@ -168,6 +174,11 @@ mod tests {
                 "{now}"
             );
         }
+        // Ten hours from 4 to 14, of which two, and a whole day.
+        let open_hours = |from, to| window.open_days(Time(from), Time(to)) * 24.0;
+        assert!((open_hours(11.0 + 4.0 / 24.0, 11.0 + 14.0 / 24.0) - 2.0).abs() < 1e-9);
+        assert!((open_hours(10.4, 11.4) - 8.0).abs() < 1e-9);
+        assert!(open_hours(11.3, 11.9).abs() < 1e-9);
         // What is due while it is closed waits until it opens.
         let opening = 11.0 + 22.0 / 24.0;
         assert!((window.expand(window.compress(11.5)) - opening).abs() < 1e-12);

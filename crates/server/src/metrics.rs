@@ -5,7 +5,9 @@ use std::fmt::Write;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::Response;
+use springtide_engine::clock::time;
 use springtide_engine::view::{Age, Freshness, Miss, Status, Target};
+use springtide_policy::Window;
 use springtide_store::Moment;
 
 use crate::app::Shared;
@@ -25,26 +27,48 @@ pub(crate) async fn metrics(State(app): State<Shared>) -> Result<Response<Body>,
             latest.first().copied()
         }
     };
-    let standing = TargetAndHealth {
-        target: app.current().target,
+    let current = app.current();
+    let standing = Standing {
+        target: current.target,
         is_ready: app.health.is_ready(&app).is_ok(),
+        last_poll_at,
+        silent_seconds: last_poll_at
+            .map(|at| silent_seconds(current.settings.budget.window, at, app.now())),
     };
-    let text = written(&status, &counts, last_poll_at, standing);
+    let text = written(&status, &counts, standing);
     Ok(answer("text/plain; version=0.0.4; charset=utf-8", text))
 }
 
-/// What is to be reached, and whether polls are made as far as they may be.
+/// What is to be reached, whether polls are made as far as they may be, when the last one
+/// ended, and for how long polls were allowed since.
 #[derive(Clone, Copy)]
-struct TargetAndHealth {
+struct Standing {
     target: Target,
     is_ready: bool,
+    last_poll_at: Option<Moment>,
+    silent_seconds: Option<f64>,
+}
+
+/// How long polls have been allowed between two moments: outside the hours of a window,
+/// silence says nothing.
+fn silent_seconds(window: Option<Window>, from: Moment, to: Moment) -> f64 {
+    let (from, to) = (time(from), time(from.max(to)));
+    let days = match window {
+        Some(window) => window.open_days(from, to),
+        None => to.as_days() - from.as_days(),
+    };
+    days * 86_400.0
 }
 
 fn written(
     status: &Status,
     counts: &Counts,
-    last_poll_at: Option<Moment>,
-    TargetAndHealth { target, is_ready }: TargetAndHealth,
+    Standing {
+        target,
+        is_ready,
+        last_poll_at,
+        silent_seconds,
+    }: Standing,
 ) -> String {
     let mut text = Text::default();
     text.family(
@@ -168,6 +192,14 @@ fn written(
     if let Some(at) = last_poll_at {
         text.sample("", &[], at.0 as f64 / 1000.0);
     }
+    text.family(
+        "springtide_silent_seconds",
+        "gauge",
+        "Time since the last poll ended, without that outside [budget] window",
+    );
+    if let Some(seconds) = silent_seconds {
+        text.sample("", &[], seconds);
+    }
     if let Some(disk) = status.disk {
         text.family("springtide_store_bytes", "gauge", "What the store takes");
         text.sample("", &[], disk.store_bytes as f64);
@@ -256,8 +288,13 @@ mod tests {
                 freshness,
                 ..Target::default()
             };
-            let standing = TargetAndHealth { target, is_ready };
-            written(&status, &Counts::default(), None, standing)
+            let standing = Standing {
+                target,
+                is_ready,
+                last_poll_at: None,
+                silent_seconds: None,
+            };
+            written(&status, &Counts::default(), standing)
         };
         let missed = told(Some(0.9), false);
         for line in [
@@ -289,6 +326,22 @@ mod tests {
             predicted_high: None,
             n_audits: 0,
         }
+    }
+
+    #[test]
+    fn hours_in_which_nothing_may_be_polled_are_no_silence() {
+        const HOUR: i64 = 3_600_000;
+        let night = Window::from_hours(22.0, 6.0).ok();
+        let hours = |window, from: i64, to: i64| {
+            let day = 20_000 * 24;
+            let at = |hour: i64| Moment((day + hour) * HOUR);
+            (silent_seconds(window, at(from), at(to)) / 3600.0).round()
+        };
+        assert_eq!(hours(None, 5, 21), 16.0);
+        assert_eq!(hours(night, 5, 21), 1.0);
+        assert_eq!(hours(night, 5, 24), 3.0);
+        // A clock that was set back.
+        assert_eq!(hours(night, 24, 23), 0.0);
     }
 
     #[test]

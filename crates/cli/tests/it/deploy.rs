@@ -12,6 +12,11 @@ fn deployed(name: &str) -> String {
     std::fs::read_to_string(repository().join("deploy").join(name)).unwrap()
 }
 
+fn say_left_out(what: &str) {
+    // Past what the test's own output is caught by.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {what}");
+}
+
 #[test]
 fn the_unit_is_one_that_systemd_takes() {
     systemd_takes(&[("springtide.service", &deployed("springtide.service"))]);
@@ -58,18 +63,26 @@ fn systemd_takes(units: &[(&str, &str)]) {
         verify.arg(place.path(name));
     }
     let Ok(output) = verify.output() else {
-        // Past what the test's own output is caught by.
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED: units of systemd (there is no systemd-analyze)"
-        );
-        return;
+        return say_left_out("units of systemd (there is no systemd-analyze)");
     };
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     for (name, _) in units {
         assert!(!said.contains(name), "{said}");
     }
+}
+
+#[test]
+fn alerts_fire_on_missed_targets_and_on_silence_and_otherwise_not() {
+    let rules = repository().join("deploy/alerts.test.yml");
+    let mut test = Command::new("promtool");
+    test.args(["test", "rules"]).arg(rules);
+    let Ok(output) = test.output() else {
+        return say_left_out("whether alerts fire (there is no promtool, of Debian's prometheus)");
+    };
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(output.status.success(), "{said}");
 }
 
 /// The names of metrics in a text, as they are without what Prometheus puts behind those of
