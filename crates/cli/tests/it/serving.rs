@@ -83,29 +83,29 @@ impl Serving {
         let mut answer = Vec::new();
         // Whoever is refused before all was sent may find the line cut.
         let _ = stream.read_to_end(&mut answer);
-        let answer = String::from_utf8_lossy(&answer).into_owned();
-        let (head, body) = answer
-            .split_once("\r\n\r\n")
-            .unwrap_or_else(|| panic!("{answer:?} to {request:?}"));
-        let mut lines = head.lines();
-        let status = lines.next().unwrap().split(' ').nth(1).unwrap();
-        let headers: Vec<(String, String)> = lines
-            .map(|line| {
-                let (name, value) = line.split_once(": ").unwrap();
-                (name.to_ascii_lowercase(), value.to_owned())
-            })
-            .collect();
-        let is_chunked = headers
-            .iter()
-            .any(|(name, value)| name == "transfer-encoding" && value == "chunked");
-        Answer {
-            status: status.parse().unwrap(),
-            headers,
-            body: match is_chunked {
-                true => unchunked(body),
-                false => body.to_owned(),
-            },
+        parsed(&String::from_utf8_lossy(&answer), request)
+    }
+
+    /// The beginning of an answer that has no end, or all of one that refuses.
+    pub(crate) fn begin(&self, path: &str) -> Answer {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            self.address
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut reader = BufReader::new(stream);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert!(reader.read_line(&mut head).unwrap() > 0, "{head}");
         }
+        if !head.starts_with("HTTP/1.1 200") {
+            reader.read_to_string(&mut head).unwrap();
+        }
+        parsed(&head, path)
     }
 
     pub(crate) fn send(&self, method: &str, path: &str, more: &str, body: &str) -> Answer {
@@ -174,6 +174,32 @@ impl Drop for Serving {
     }
 }
 
+#[track_caller]
+fn parsed(answer: &str, request: &str) -> Answer {
+    let (head, body) = answer
+        .split_once("\r\n\r\n")
+        .unwrap_or_else(|| panic!("{answer:?} to {request:?}"));
+    let mut lines = head.lines();
+    let status = lines.next().unwrap().split(' ').nth(1).unwrap();
+    let headers: Vec<(String, String)> = lines
+        .map(|line| {
+            let (name, value) = line.split_once(": ").unwrap();
+            (name.to_ascii_lowercase(), value.to_owned())
+        })
+        .collect();
+    let is_chunked = headers
+        .iter()
+        .any(|(name, value)| name == "transfer-encoding" && value == "chunked");
+    Answer {
+        status: status.parse().unwrap(),
+        headers,
+        body: match is_chunked {
+            true => unchunked(body),
+            false => body.to_owned(),
+        },
+    }
+}
+
 fn unchunked(mut body: &str) -> String {
     let mut whole = String::new();
     while let Some((length, rest)) = body.split_once("\r\n") {
@@ -213,13 +239,17 @@ pub(crate) struct Stream(BufReader<TcpStream>);
 
 impl Stream {
     pub(crate) fn open(serving: &Serving, last: Option<u64>) -> Self {
+        Self::open_at(serving, "/api/v1/changes/stream", last)
+    }
+
+    pub(crate) fn open_at(serving: &Serving, path: &str, last: Option<u64>) -> Self {
         let mut stream = TcpStream::connect(&serving.address).unwrap();
         stream
             .set_read_timeout(Some(Duration::from_secs(30)))
             .unwrap();
         let last = last.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
         let request = format!(
-            "GET /api/v1/changes/stream HTTP/1.1\r\nHost: {}\r\n{last}\r\n",
+            "GET {path} HTTP/1.1\r\nHost: {}\r\n{last}\r\n",
             serving.address
         );
         stream.write_all(request.as_bytes()).unwrap();
@@ -235,13 +265,23 @@ impl Stream {
         Self(reader)
     }
 
+    /// The next change: its number, and what is told.
     pub(crate) fn next(&mut self) -> (u64, Value) {
-        let (mut id, mut line) = (0, String::new());
+        self.next_of("change")
+    }
+
+    /// The next event of a kind; others are passed over.
+    pub(crate) fn next_of(&mut self, kind: &str) -> (u64, Value) {
+        let (mut id, mut is_it, mut line) = (0, false, String::new());
         loop {
             line.clear();
             assert!(self.0.read_line(&mut line).unwrap() > 0, "the stream ended");
             if let Some(number) = line.strip_prefix("id: ") {
                 id = number.trim().parse().unwrap();
+            } else if let Some(event) = line.strip_prefix("event: ") {
+                is_it = event.trim() == kind;
+            } else if !is_it {
+                continue;
             } else if let Some(data) = line.strip_prefix("data: ") {
                 return (id, serde_json::from_str(data.trim()).unwrap());
             }
