@@ -167,3 +167,52 @@ fn whoever_is_named_later_is_told_what_is_found_from_then_on() {
     assert!(!heard.contains(&first), "{heard}");
     assert!(!heard.contains("\"on\":\"added\""), "{heard}");
 }
+
+#[test]
+fn a_target_is_told_when_it_is_missed_and_when_it_is_met_again() {
+    let origin = origin(3);
+    let notify = "[[notify]]\nto = \"exec:./told\"\n\
+                  on = [\"target-missed\", \"target-met\"]\n\
+                  [target]\nfreshness = \"100%\"\n";
+    let place = project(&origin, notify);
+    let file = place.read("springtide.toml");
+    let file = file.replace("# much", "# much\naudit = \"50%\"");
+    let place = with_program(place.and("springtide.toml", &file));
+    let serving = Serving::start(&place, "");
+    serving.until("all are polled", all_polled(3));
+    let told = || {
+        let heard = std::fs::read_to_string(place.path("heard")).unwrap_or_default();
+        let bodies = heard.lines().filter(|line| !line.is_empty());
+        let events = bodies.flat_map(|line| {
+            let body: Value = serde_json::from_str(line).unwrap();
+            body["events"].as_array().unwrap().clone()
+        });
+        events.collect::<Vec<Value>>()
+    };
+    let n_told = |on: &str| told().iter().filter(|event| event["on"] == on).count();
+    // Until an audit finds a copy that is stale.
+    serving.until("that it is missed is told", |_| {
+        origin.site().change(0);
+        (n_told("target-missed") == 1).then_some(())
+    });
+    assert_eq!(n_told("target-met"), 0);
+    let why = told()[0]["misses"].clone();
+    assert!(why[0].as_str().unwrap().contains("not 100.0%"), "{why}");
+    let want = |share: &str| {
+        let body = json!({ "target": { "freshness": share } });
+        assert_eq!(
+            serving.write("PATCH", "/api/v1/settings", &body).status,
+            200
+        );
+    };
+    want("1%");
+    serving.until("that it is met is told", |_| {
+        (n_told("target-met") == 1).then_some(())
+    });
+    want("100%");
+    serving.until("and that it is missed again", |_| {
+        (n_told("target-missed") == 2).then_some(())
+    });
+    assert_eq!(n_told("target-met"), 1);
+    assert_eq!(serving.stop(), Some(0));
+}

@@ -3,7 +3,9 @@
 //! What is to be told is derived from the changes in the store, which are numbered, and
 //! from how elements stand. How far that has come and what waits to be delivered is an
 //! outbox, a note in the store: it is on the disk before anything is sent, so whoever is
-//! told twice is told by the same id. A receiver that fails holds up nobody but itself.
+//! told twice is told by the same id. A receiver that fails holds up nobody but itself: it
+//! has got as far as it has, and the outbox stays small, since what is to come is read from
+//! the store once there is room for it.
 
 mod deliver;
 mod mail;
@@ -95,8 +97,11 @@ const STATES_EVERY: Duration = Duration::from_secs(3);
 const PAGE: usize = 500;
 /// Events in a notice.
 const MOST_EVENTS: usize = 100;
-/// Notices that wait for one receiver; the oldest are given up for new ones.
-const MOST_WAITING: usize = 5000;
+/// Notices that wait for one receiver. What comes after them stays where it is until there is
+/// room: all that waits is written anew with each step.
+const MOST_WAITING: usize = 50;
+/// Events that are gathered for one receiver; a digest of more takes several steps.
+const MOST_GATHERED: usize = 5000;
 /// Elements that are known to be failing.
 const MOST_FAILING: usize = 100_000;
 /// A notice that was not accepted is sent again after this, and then ever more rarely.
@@ -109,7 +114,7 @@ const GIVEN_UP_MS: i64 = 86_400_000;
 /// What is still to be told, to whom, and how far that has come.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 struct Outbox {
-    /// The number of the last change that was looked at.
+    /// The number of the change from which on a receiver is told that is named now.
     last: u64,
     /// By the names of receivers.
     receivers: BTreeMap<String, Receiver>,
@@ -117,6 +122,12 @@ struct Outbox {
 
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 struct Receiver {
+    /// The number of the last change that was looked at for it; the one above, if it is new.
+    #[serde(default)]
+    last: Option<u64>,
+    /// Since when it has not got as far as the others.
+    #[serde(default)]
+    behind_since: Option<i64>,
     /// Notices, the oldest first.
     waiting: VecDeque<Notice>,
     /// Events that are gathered for the next.
@@ -215,10 +226,10 @@ pub(crate) async fn run_notices(app: Shared, first: u64) {
             looked_at = Some(std::time::Instant::now());
         }
         let misses = match looks_at_states && app.current().target.is_set() {
-            true => app.status().await.ok().map(|status| {
-                let misses = app.current().target.misses(&status);
-                misses.into_iter().filter(is_known).collect::<Vec<_>>()
-            }),
+            true => match app.status().await {
+                Ok(status) => known_misses(app.current().target.misses(&status)),
+                Err(_) => None,
+            },
             false => None,
         };
         let (sent, now) = (targets.clone(), app.now());
@@ -263,9 +274,32 @@ pub(crate) async fn run_notices(app: Shared, first: u64) {
     }
 }
 
-/// A target that is not known to be met or missed is neither.
-fn is_known(miss: &Miss) -> bool {
-    matches!(miss, Miss::Freshness(..) | Miss::Age(..))
+/// What is known to be missed. A target that is not known to be met or missed is neither.
+fn known_misses(mut misses: Vec<Miss>) -> Option<Vec<Miss>> {
+    let is_met = misses.is_empty();
+    misses.retain(|miss| matches!(miss, Miss::Freshness(..) | Miss::Age(..)));
+    (is_met || !misses.is_empty()).then_some(misses)
+}
+
+impl Receiver {
+    fn has_room(&self) -> bool {
+        self.waiting.len() < MOST_WAITING && self.gathered.len() < MOST_GATHERED
+    }
+
+    /// Takes in that it has changes before it or not, and drops those of them that have waited
+    /// for a day: how many notices they would have been is counted.
+    fn fall_behind(&mut self, is_behind: bool, changes: &mut Vec<Change>, now: i64) {
+        if !is_behind {
+            self.behind_since = None;
+        } else if self.behind_since.is_none() {
+            self.behind_since = Some(now);
+        }
+        if self.behind_since.is_some() {
+            let n = changes.len();
+            changes.retain(|change| now - change.found_at.0 <= GIVEN_UP_MS);
+            self.n_given_up += (n - changes.len()).div_ceil(MOST_EVENTS) as u64;
+        }
+    }
 }
 
 impl Outbox {
@@ -283,7 +317,8 @@ impl Outbox {
         self.receivers
             .retain(|name, _| targets.iter().any(|target| target.name == *name));
         for target in targets {
-            self.receivers.entry(target.name.clone()).or_default();
+            let receiver = self.receivers.entry(target.name.clone()).or_default();
+            receiver.last.get_or_insert(self.last);
         }
     }
 
@@ -294,22 +329,36 @@ impl Outbox {
         store: &dyn Reader,
         targets: &[NoticeTarget],
     ) -> Result<(), Problem> {
-        let changes = store.changes_after(self.last, PAGE)?;
         let names: BTreeMap<_, _> = (store.sources()?.into_iter())
             .map(|source| (source.id, source.name))
             .collect();
         let now = app.now().0;
-        for change in &changes {
-            let on = match change.kind {
-                ChangeKind::Changed => NoticeKind::Changed,
-                ChangeKind::Added | ChangeKind::Back => NoticeKind::Added,
-                ChangeKind::Gone => NoticeKind::Gone,
-            };
-            let source = names.get(&change.source).map_or("", String::as_str);
-            for target in targets.iter().filter(|target| target.wants(on, source)) {
-                self.gather(target, Event::Change(on, change.number), now);
+        for target in targets {
+            let receiver = self.receivers.entry(target.name.clone()).or_default();
+            let last = *receiver.last.get_or_insert(self.last);
+            if !receiver.has_room() {
+                receiver.fall_behind(true, &mut Vec::new(), now);
+                // Whoever is named from now on does not wait for this one.
+                self.last = self.last.max(latest_change(store));
+                continue;
             }
-            self.last = change.number;
+            let mut changes = store.changes_after(last, PAGE)?;
+            let is_behind = changes.len() == PAGE;
+            let last = changes.last().map_or(last, |change| change.number);
+            receiver.last = Some(last);
+            receiver.fall_behind(is_behind, &mut changes, now);
+            self.last = self.last.max(last);
+            for change in &changes {
+                let on = match change.kind {
+                    ChangeKind::Changed => NoticeKind::Changed,
+                    ChangeKind::Added | ChangeKind::Back => NoticeKind::Added,
+                    ChangeKind::Gone => NoticeKind::Gone,
+                };
+                let source = names.get(&change.source).map_or("", String::as_str);
+                if target.wants(on, source) {
+                    self.gather(target, Event::Change(on, change.number), now);
+                }
+            }
         }
         Ok(())
     }
@@ -346,9 +395,14 @@ impl Outbox {
             source.map_or("", |source| &*source.name)
         };
         for target in wanted {
-            let told = &self.receivers[&target.name].failing;
+            let receiver = &self.receivers[&target.name];
+            if !receiver.has_room() {
+                continue;
+            }
+            let told = &receiver.failing;
             let new: Vec<ElementId> = (failing.iter())
                 .filter(|id| !told.contains(&id.0))
+                .take(MOST_GATHERED)
                 .copied()
                 .collect();
             let old: Vec<u32> = told.iter().copied().collect();
@@ -419,12 +473,18 @@ impl Outbox {
             let since = receiver
                 .made_at
                 .max(receiver.gathered_since.filter(|_| wait > 0));
-            if receiver.gathered.is_empty() || since.is_some_and(|since| now < since + wait) {
+            if since.is_some_and(|since| now < since + wait) {
                 continue;
             }
+            // The digest of one that is behind goes on with what follows.
+            let is_whole = receiver.behind_since.is_none() || wait == 0;
+            if is_whole && receiver.gathered_since.take().is_some() {
+                receiver.made_at = Some(now);
+            }
             let events = std::mem::take(&mut receiver.gathered);
-            receiver.gathered_since = None;
-            receiver.made_at = Some(now);
+            if events.is_empty() {
+                continue;
+            }
             let mut events = &events[..];
             // While one is being tried, what comes after it goes into the next.
             if wait == 0
@@ -450,9 +510,7 @@ impl Outbox {
                 });
             }
             let is_over = |notice: &Notice| now - notice.at > GIVEN_UP_MS;
-            while receiver.waiting.len() > MOST_WAITING
-                || receiver.waiting.front().is_some_and(is_over)
-            {
+            while receiver.waiting.front().is_some_and(is_over) {
                 receiver.waiting.pop_front();
                 receiver.n_given_up += 1;
             }
@@ -685,6 +743,10 @@ mod tests {
         fn receiver(&self) -> &Receiver {
             &self.outbox.receivers["hook"]
         }
+
+        fn receiver_or_new(&mut self) -> &Receiver {
+            self.outbox.receivers.entry("hook".to_owned()).or_default()
+        }
     }
 
     #[test]
@@ -757,17 +819,82 @@ mod tests {
         assert_eq!(play.receiver().n_given_up, 1);
     }
 
+    /// Changes with numbers from `first` on, found then.
+    fn found(first: u64, n: u64, at: i64) -> Vec<Change> {
+        let change = |number| Change {
+            number,
+            element: ElementId(1),
+            source: springtide_store::SourceId(0),
+            kind: ChangeKind::Changed,
+            found_at: Moment(at),
+            previous_poll_at: None,
+            bytes_before: None,
+            bytes_after: None,
+            digest: None,
+            body: None,
+            content_type: None,
+            size: None,
+            version: 1,
+        };
+        (first..first + n).map(change).collect()
+    }
+
     #[test]
-    fn no_more_wait_than_there_is_room_for_and_what_is_given_up_is_counted() {
+    fn whoever_fails_for_long_keeps_little_and_loses_nothing_that_is_younger_than_a_day() {
         let mut play = Play::new(None);
-        let n = (MOST_WAITING * MOST_EVENTS) as u64;
-        play.find(n, 0);
-        assert_eq!(play.receiver().waiting.len(), MOST_WAITING);
-        play.find(250, 1);
-        assert_eq!(play.receiver().waiting.len(), MOST_WAITING);
-        assert_eq!(play.receiver().n_given_up, 3);
-        let (_, changes) = play.attempt(Ok(()), 1).unwrap();
-        assert_eq!(changes[0], 301);
+        // What there is to tell comes at once, and is taken only where there is room.
+        while play.receiver_or_new().has_room() {
+            play.find(PAGE as u64, 0);
+        }
+        let longest = serde_json::to_vec(&play.outbox).unwrap().len();
+        assert!(longest < 400_000, "{longest}");
+        assert_eq!(play.receiver().n_given_up, 0);
+        // The first that is delivered makes room.
+        let n = play.receiver().waiting.len();
+        for _ in 0..=n - MOST_WAITING {
+            assert!(!play.receiver().has_room());
+            play.attempt(Ok(()), 0);
+        }
+        assert!(play.receiver().has_room());
+
+        // Of what waits in the store, that which is older than a day is given up.
+        let receiver = play.outbox.receivers.get_mut("hook").unwrap();
+        let mut changes = [found(1, 250, 0), found(251, 250, 2 * HOUR)].concat();
+        receiver.fall_behind(true, &mut changes, GIVEN_UP_MS + HOUR);
+        assert_eq!((changes.len(), changes[0].number), (250, 251));
+        assert_eq!(receiver.n_given_up, 3);
+        // Nothing of one that keeps up, however long nobody served it.
+        let mut changes = found(501, 10, 0);
+        receiver.fall_behind(false, &mut changes, 9 * GIVEN_UP_MS);
+        assert_eq!((changes.len(), receiver.n_given_up), (10, 3));
+    }
+
+    #[test]
+    fn a_digest_of_more_than_there_is_room_for_is_told_in_turn() {
+        let mut play = Play::new(Some(Duration::from_secs(3600)));
+        play.find(MOST_GATHERED as u64, 0);
+        let receiver = play.outbox.receivers.get_mut("hook").unwrap();
+        assert!(!receiver.has_room());
+        receiver.fall_behind(true, &mut Vec::new(), 1);
+        play.make(HOUR);
+        assert!(play.receiver().gathered.is_empty());
+        // The rest of it does not wait for another hour.
+        play.find(100, HOUR + 1);
+        assert!(play.receiver().gathered.is_empty());
+        let receiver = play.outbox.receivers.get_mut("hook").unwrap();
+        receiver.fall_behind(false, &mut Vec::new(), HOUR + 2);
+        play.find(1, HOUR + 2);
+        play.find(1, HOUR + 3);
+        assert_eq!(play.receiver().gathered.len(), 1);
+    }
+
+    #[test]
+    fn a_target_of_which_nothing_is_known_any_more_is_not_met() {
+        assert_eq!(known_misses(vec![]), Some(vec![]));
+        assert_eq!(known_misses(vec![Miss::FreshnessUnknown]), None);
+        let missed = Miss::Freshness(0.5, 0.9);
+        let both = vec![missed, Miss::AgeUnknown];
+        assert_eq!(known_misses(both), Some(vec![missed]));
     }
 
     #[test]
