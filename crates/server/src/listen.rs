@@ -16,7 +16,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tower::ServiceExt;
@@ -64,6 +64,8 @@ pub(crate) async fn listen(listener: TcpListener, router: Router, mut stop: watc
         let Ok(here) = stream.local_addr() else {
             continue;
         };
+        // Events are small, and wanted at once.
+        let _ = stream.set_nodelay(true);
         let (router, stop) = (router.clone(), stop.clone());
         connections.spawn(async move {
             serve(stream, here, router, stop).await;
@@ -74,14 +76,12 @@ pub(crate) async fn listen(listener: TcpListener, router: Router, mut stop: watc
     let _ = tokio::time::timeout(GRACE, ended).await;
 }
 
-async fn serve(
-    stream: TcpStream,
+async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
     here: SocketAddr,
     router: Router,
     mut stop: watch::Receiver<bool>,
 ) {
-    // Events are small, and wanted at once.
-    let _ = stream.set_nodelay(true);
     let service = service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(LocalAddr(here));
@@ -110,14 +110,14 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 }
 
 /// A connection that ends if what is written to it is not taken for too long.
-struct WriteTimeout {
-    stream: TcpStream,
+struct WriteTimeout<S> {
+    stream: S,
     /// Set while a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
-impl WriteTimeout {
-    fn new(stream: TcpStream) -> Self {
+impl<S> WriteTimeout<S> {
+    fn new(stream: S) -> Self {
         Self {
             stream,
             waiting: None,
@@ -141,7 +141,7 @@ impl WriteTimeout {
     }
 }
 
-impl AsyncRead for WriteTimeout {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -151,7 +151,7 @@ impl AsyncRead for WriteTimeout {
     }
 }
 
-impl AsyncWrite for WriteTimeout {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -180,5 +180,69 @@ impl AsyncWrite for WriteTimeout {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::routing::get;
+    use futures_util::stream;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    const HERE: ([u8; 4], u16) = ([127, 0, 0, 1], 1);
+
+    /// Answers without an end, as long as someone holds the other side of this.
+    fn endless() -> (Router, Arc<()>) {
+        let place = Arc::new(());
+        let held = Arc::clone(&place);
+        let answer = move || {
+            let held = Arc::clone(&held);
+            async move {
+                Body::from_stream(stream::repeat_with(move || {
+                    let _place = &held;
+                    Ok::<_, io::Error>("data: something\n\n")
+                }))
+            }
+        };
+        (Router::new().route("/", get(answer)), place)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_does_not_read_is_dropped_with_all_that_waits_for_them() {
+        let (mut client, server) = tokio::io::duplex(1000);
+        let (router, place) = endless();
+        let (_stop, stopped) = watch::channel(false);
+        let served = tokio::spawn(serve(server, HERE.into(), router, stopped));
+        client
+            .write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            .await
+            .unwrap();
+        let begun = Instant::now();
+        served.await.unwrap();
+        assert!(begun.elapsed() >= READ_TIME, "{:?}", begun.elapsed());
+        assert_eq!(Arc::strong_count(&place), 1);
+        // What was sent before is there, and then the end.
+        let mut read = Vec::new();
+        client.read_to_end(&mut read).await.unwrap();
+        assert!(read.starts_with(b"HTTP/1.1 200") && read.len() <= 1000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_reads_slowly_is_not() {
+        let (mut client, server) = tokio::io::duplex(1000);
+        let (router, _place) = endless();
+        let (_stop, stopped) = watch::channel(false);
+        let served = tokio::spawn(serve(server, HERE.into(), router, stopped));
+        client
+            .write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            .await
+            .unwrap();
+        let mut some = [0; 100];
+        for _ in 0..20 {
+            sleep(READ_TIME / 2).await;
+            client.read_exact(&mut some).await.unwrap();
+        }
+        assert!(!served.is_finished());
     }
 }
