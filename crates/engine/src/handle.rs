@@ -63,6 +63,8 @@ pub(crate) enum Command {
     ListingsChanged(Vec<ElementId>),
     /// Keep a note by this name, and say so once it is on the disk.
     Note(&'static str, Vec<u8>, oneshot::Sender<()>),
+    /// Spend this many polls a day from now on.
+    Budget(f64),
     /// Say how it goes.
     Pulse(oneshot::Sender<Pulse>),
 }
@@ -150,6 +152,15 @@ impl Handle {
         let command = Command::Note(name, bytes, kept);
         self.commands.send(command).await.map_err(|_| NotRunning)?;
         is_kept.await.map_err(|_| NotRunning)
+    }
+
+    /// From now on this many polls a day may be spent.
+    ///
+    /// # Errors
+    /// If the engine is not running, or is behind with what it was told before.
+    pub fn set_budget(&self, per_day: f64) -> Result<(), NotRunning> {
+        let command = Command::Budget(per_day);
+        self.commands.try_send(command).map_err(|_| NotRunning)
     }
 
     /// How it goes, once the loop has come round to say so.

@@ -15,7 +15,7 @@ use crate::source::list::ListColumns;
 use crate::table::{DatabaseAddress, Relation};
 
 /// Everything an engine has to know before it starts.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// What may be spent.
     pub budget: BudgetSettings,
@@ -30,7 +30,7 @@ pub struct Settings {
 }
 
 /// What may be spent.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct BudgetSettings {
     /// Polls a day.
     pub per_day: f64,
@@ -63,7 +63,7 @@ pub enum FirstPass {
 }
 
 /// How the budget is spent.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct PolicySettings {
     /// Which policy.
     pub name: PolicyName,
@@ -100,7 +100,7 @@ pub enum PolicyName {
 }
 
 /// How to ask.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct HttpSettings {
     /// Whom a server's owner can turn to; part of the user agent.
     pub contact: Option<String>,

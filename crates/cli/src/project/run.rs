@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use springtide_engine::settings::FirstPass;
+use springtide_engine::settings::{FirstPass, Settings};
 use springtide_engine::{EndReason, Ended, Handle, PausedHost, RunOptions, RunScope};
 use springtide_store::{ElementId, Moment, Source, State, Walk};
 
@@ -88,9 +88,32 @@ pub(super) struct Reloaded {
 
 #[derive(Default)]
 struct Reload {
+    /// What the next run goes by.
     config: Option<Config>,
-    /// Stops the run that goes by the old one.
-    stop: Option<Box<dyn Fn() + Send>>,
+    /// The present one.
+    run: Option<Present>,
+}
+
+/// What a run goes by, for all who show it.
+pub(super) type SharedSettings = Arc<Mutex<Settings>>;
+
+/// A run, and what it goes by.
+struct Present {
+    handle: Handle,
+    settings: SharedSettings,
+}
+
+impl Present {
+    /// Takes in other settings, if that can be done while it goes on: with many elements it
+    /// takes a while to begin anew. What only others go by, such as targets and notices, is
+    /// not in them.
+    fn amend(&self, new: &Settings) -> bool {
+        let per_day = new.budget.per_day;
+        let mut settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_other = settings.budget.per_day != per_day;
+        settings.budget.per_day = per_day;
+        *settings == *new && (!is_other || self.handle.set_budget(per_day).is_ok())
+    }
 }
 
 impl Reloaded {
@@ -118,21 +141,32 @@ impl Reloaded {
     pub(super) fn offer(&self, config: Config) {
         let mut state = self.lock();
         state.config = Some(config);
-        state.stop.iter().for_each(|stop| stop());
+        state.run.iter().for_each(|run| run.handle.stop());
+    }
+
+    /// The same for one that was changed here: what the run can take in, it takes in, and goes
+    /// on.
+    pub(super) fn offer_changed(&self, config: Config) {
+        let mut state = self.lock();
+        let is_taken = (state.run.as_ref()).is_some_and(|run| run.amend(&config.settings));
+        state.config = Some(config);
+        if !is_taken {
+            state.run.iter().for_each(|run| run.handle.stop());
+        }
     }
 
     pub(super) fn take(&self) -> Option<Config> {
         self.lock().config.take()
     }
 
-    /// The run that is to be stopped when there is another configuration.
-    fn of_run(&self, stop: impl Fn() + Send + 'static) {
+    /// The run that is to go by another configuration when there is one.
+    fn of_run(&self, run: Present) {
         let mut state = self.lock();
         if state.config.is_some() {
             // It came in between.
-            stop();
+            run.handle.stop();
         }
-        state.stop = Some(Box::new(stop));
+        state.run = Some(run);
     }
 }
 
@@ -294,12 +328,15 @@ pub(super) fn keep_fresh(
         talk,
         opening_lines,
     } = report;
-    let mut screen = Screen::new(form, talk, opening_lines, project, &settings, unit);
+    let shared = SharedSettings::new(Mutex::new(settings.clone()));
+    let mut screen = Screen::new(form, talk, opening_lines, project, &shared, unit);
     let on_begun = |handle: &Handle| {
         begun(handle);
         if let Some(reloaded) = reloaded {
-            let handle = handle.clone();
-            reloaded.of_run(move || handle.stop());
+            reloaded.of_run(Present {
+                handle: handle.clone(),
+                settings: Arc::clone(&shared),
+            });
         }
     };
     let mut each = |heard| screen.show(heard);

@@ -16,6 +16,7 @@ use springtide_store::{ChangeKind, FailureKind, Moment, Purpose};
 use super::Project;
 use super::log::RowFields;
 use super::rows::RowFound;
+use super::run::SharedSettings;
 use crate::args::project::LogForm;
 use crate::moment::{self, brief, relative, rfc3339, time_of_day};
 use crate::plan::significant;
@@ -74,16 +75,18 @@ impl Screen {
         talk: Talk,
         lines: Vec<String>,
         project: &Project,
-        settings: &Settings,
+        settings: &SharedSettings,
         budget_unit: PaceUnit,
     ) -> Self {
         let (to_thread, told) = sync_channel(MOST_TO_SHOW);
         let (end, ended) = sync_channel::<()>(0);
         let watch = (form == Form::Terminal).then(|| StatusWatch::keep(project, settings));
-        let of_rows = settings.sources.iter().filter(|s| s.search.is_some());
+        let going_by = settings.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_rows = going_by.sources.iter().filter(|s| s.search.is_some());
         // Without bodies to compare, a change is told all the same.
         let rows = RowFields::of(project, of_rows.map(|source| &source.name)).unwrap_or_default();
-        let rows = rows.with_tables(&settings.sources);
+        let rows = rows.with_tables(&going_by.sources);
+        drop(going_by);
         std::thread::spawn(move || {
             let mut reporter = Reporter::new(form, talk, watch, budget_unit);
             lines.iter().for_each(|line| reporter.note(line));
@@ -535,14 +538,19 @@ const LOOKS: Duration = Duration::from_secs(1);
 const IDLE_FACTOR: u32 = 20;
 
 impl StatusWatch {
-    fn keep(project: &Project, settings: &Settings) -> Self {
+    fn keep(project: &Project, settings: &SharedSettings) -> Self {
         let (looks, until) = sync_channel::<()>(0);
         let seen = Arc::new(Mutex::new(None));
         let shared = Arc::clone(&seen);
-        let (project, settings) = (project.clone(), settings.clone());
+        let (project, settings) = (project.clone(), Arc::clone(settings));
         std::thread::spawn(move || {
             loop {
                 let begun = Instant::now();
+                // They may be amended while it runs.
+                let settings = settings
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .clone();
                 // A store that cannot be read now is looked at again.
                 if let Some(snapshot) = StatusSnapshot::look(&project, &settings) {
                     *shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(snapshot);

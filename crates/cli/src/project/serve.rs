@@ -104,7 +104,11 @@ pub(crate) fn until(
         );
         match ended {
             Ok((ended, is_read)) => {
-                if let (EndReason::Stopped, Some(new)) = (ended.why, reloaded.take()) {
+                // A configuration that the run has taken in does not begin another.
+                if ended.why == EndReason::Stopped
+                    && signals.received().is_none()
+                    && let Some(new) = reloaded.take()
+                {
                     link.restarting();
                     config = new;
                     first_words = vec!["springtide.toml was read again".to_owned()];
@@ -192,7 +196,9 @@ impl File {
         let _one_at_a_time = self.editing.lock().unwrap_or_else(PoisonError::into_inner);
         let config = self.project.config(&self.flags, Talk::Quiet)?;
         self.check(&config)?;
-        self.take(config);
+        // Lists and rows in other files may have changed, too.
+        self.now_holds(&config);
+        self.reloaded.offer(config);
         Ok(())
     }
 
@@ -208,10 +214,8 @@ impl File {
         Ok(())
     }
 
-    /// From now on this holds.
-    fn take(&self, config: Config) {
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(current(&config));
-        self.reloaded.offer(config);
+    fn now_holds(&self, config: &Config) {
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(current(config));
     }
 
     fn edit(&self, change: FileChange) -> Outcome<()> {
@@ -233,7 +237,8 @@ impl File {
         let config = config::read(folder, &text, &self.flags)?;
         self.check(&config)?;
         write_whole(&folder.join(config::FILE), &text, &self.unfinished)?;
-        self.take(config);
+        self.now_holds(&config);
+        self.reloaded.offer_changed(config);
         Ok(())
     }
 }

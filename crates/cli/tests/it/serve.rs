@@ -427,6 +427,75 @@ fn sources_and_settings_are_changed_in_the_file_and_hold_at_once() {
 }
 
 #[test]
+fn a_budget_and_a_target_hold_at_once_and_the_run_goes_on() {
+    let origin = origin(5);
+    let place = project(&origin, "");
+    let said = std::fs::File::create(place.path("said")).unwrap();
+    let child = place
+        .command("serve --listen 127.0.0.1:0 --log json")
+        .stdout(std::process::Stdio::null())
+        .stderr(said)
+        .spawn()
+        .unwrap();
+    let begun = std::time::Instant::now();
+    let address = loop {
+        let said = place.read("said");
+        if let Some((_, rest)) = said.split_once("serving on http://") {
+            let end = rest.find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | ':'));
+            if let Some(end) = end {
+                break rest[..end].to_owned();
+            }
+        }
+        assert!(
+            begun.elapsed() < std::time::Duration::from_secs(30),
+            "{said}"
+        );
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    let serving = Serving::of(child, address);
+    serving.until("all are polled", all_polled(5));
+    let patch = |path: &str, body: Value| {
+        let answer = serving.write("PATCH", path, &body);
+        assert_eq!(answer.status, 200, "{answer:?}");
+    };
+    let n_polls = |serving: &Serving| serving.get_json("/api/v1/status")["n_polls"].as_u64();
+    let begins = || {
+        place
+            .read("said")
+            .matches("springtide.toml was read again")
+            .count()
+    };
+    patch(
+        "/api/v1/settings",
+        json!({ "target": { "freshness": "50%" } }),
+    );
+    patch(
+        "/api/v1/settings",
+        json!({ "budget": { "polls": "5000000/day" } }),
+    );
+    let status = serving.get_json("/api/v1/status");
+    assert_eq!(status["budget"]["per_day"], 5e6);
+    let before = n_polls(&serving).unwrap();
+    serving.until("it goes on", |serving| {
+        (n_polls(serving)? > before + 20).then_some(())
+    });
+    assert_eq!(begins(), 0);
+    // What elements go by takes a new run.
+    patch("/api/v1/sources/docs", json!({ "weight": 3 }));
+    serving.until("it has begun anew", |_| (begins() == 1).then_some(()));
+    let before = n_polls(&serving).unwrap();
+    serving.until("it goes on", |serving| {
+        (n_polls(serving)? > before + 20).then_some(())
+    });
+    // With what it took in meanwhile, too, it ends when it is told to.
+    patch(
+        "/api/v1/settings",
+        json!({ "budget": { "polls": "4000000/day" } }),
+    );
+    assert_eq!(serving.stop(), Some(0));
+}
+
+#[test]
 fn a_stream_that_is_resumed_has_lost_nothing() {
     let origin = origin(30);
     let place = project(&origin, "");

@@ -25,8 +25,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rand_pcg::Pcg64;
-use springtide_policy::GroupId;
 use springtide_policy::agenda::{Agenda, Ticket};
+use springtide_policy::{Budget, GroupId};
 use springtide_store::{
     ElementId, Fact, MemoryOf, Moment, Partition, Purpose, Robots, Role, SourceId, SourceKind,
     Totals,
@@ -453,6 +453,13 @@ impl Engine {
             Command::Note(name, bytes, kept) => {
                 self.ledger.write_note(name, bytes);
                 self.noted.push(kept);
+                Ok(())
+            }
+            Command::Budget(per_day) => {
+                let budget = Budget::per_day(per_day)?;
+                let at = clock::time(self.clock.now());
+                self.settings.budget.per_day = per_day;
+                self.agenda.set_budget(&budget, at);
                 Ok(())
             }
             Command::Pulse(said) => {

@@ -8,7 +8,9 @@ use springtide_engine::settings::{
     AllowPrivate, BudgetSettings, FirstPass, GroupKey, GroupRule, HttpSettings, PolicyName,
     PolicySettings, SourceSettings,
 };
-use springtide_engine::{EndReason, Event, Heard, RunOptions, RunScope, Settings, clock, handle};
+use springtide_engine::{
+    EndReason, Event, Heard, NotRunning, RunOptions, RunScope, Settings, clock, handle,
+};
 use springtide_policy::{Objective, Rate, Span};
 use springtide_store::{
     Bodies, ChangeFilter, ChangeKind, ElementId, FailureKind, Kept, Reader, Role, SourceKind,
@@ -383,6 +385,38 @@ async fn that_it_stops_is_told_at_once() {
     let (n_under_way, elapsed) = told.unwrap();
     assert_eq!(n_under_way, 1);
     assert!(elapsed < Duration::from_millis(1100), "{elapsed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_budget_holds_while_a_run_goes_on() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let world = World::new();
+    let origin = quiet_site(&world, 20);
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = settings(&[("docs", SourceKind::Sitemap, origin.url("/sitemap.xml"))]);
+    settings.budget.per_day = 240.0;
+    let (handle, controls) = handle();
+    let (until, outside) = (RunOptions::default(), world.outside());
+    let run = springtide_engine::run(folder.path(), settings, until, controls, outside);
+    let change = async {
+        // First polls are free.
+        tokio::time::sleep(HOUR).await;
+        let mut n_polls = Vec::new();
+        for per_day in [240.0, 2400.0, 24.0] {
+            handle.set_budget(per_day).unwrap();
+            let before = handle.pulse().await.unwrap().n_polls;
+            tokio::time::sleep(10 * HOUR).await;
+            n_polls.push(handle.pulse().await.unwrap().n_polls - before);
+        }
+        handle.stop();
+        n_polls
+    };
+    let (ended, n_polls) = tokio::join!(run, change);
+    assert_eq!(ended.unwrap().why, EndReason::Stopped);
+    for (n, wanted) in n_polls.iter().zip([100_u64, 1000, 10]) {
+        assert!(n.abs_diff(wanted) <= 2 + wanted / 20, "{n_polls:?}");
+    }
+    assert_eq!(handle.set_budget(1.0), Err(NotRunning));
 }
 
 #[tokio::test(start_paused = true)]
