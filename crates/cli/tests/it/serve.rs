@@ -540,6 +540,66 @@ fn a_stream_that_is_resumed_has_lost_nothing() {
 }
 
 #[test]
+fn lists_and_tables_are_added_by_the_form_too() {
+    let origin = origin(3);
+    let place = project(&origin, "");
+    let (page, list) = (origin.url(&origin.site().path(0)), "pages.txt");
+    let place = place.and(list, format!("{page}\n"));
+    let serving = Serving::start(&place, "");
+    serving.until("all are polled", all_polled(3));
+    let form = format!(
+        "Content-Type: application/x-www-form-urlencoded\r\nOrigin: http://{}\r\n",
+        serving.address
+    );
+    let add = |fields: &[(&str, &str)]| {
+        let mut body = url::form_urlencoded::Serializer::new(String::new());
+        // What a browser sends of fields that are empty.
+        let empty = ["weight", "table", "key", "cursor", "password"].into_iter();
+        let empty = empty.filter(|name| fields.iter().all(|(other, _)| other != name));
+        body.extend_pairs(empty.map(|name| (name, "")))
+            .extend_pairs(fields);
+        serving.send("POST", "/sources", &form, &body.finish())
+    };
+    let added = add(&[("name", "mine"), ("kind", "list"), ("url", list)]);
+    assert_eq!(added.status, 303, "{added:?}");
+    let added = add(&[
+        ("name", "orders"),
+        ("kind", "table"),
+        ("url", "sqlite:shop.db"),
+        ("table", "orders"),
+        ("key", "region, day"),
+        ("cursor", "updated_at"),
+    ]);
+    assert_eq!(added.status, 303, "{added:?}");
+    let file = place.read("springtide.toml");
+    for line in [
+        "key = [\"region\", \"day\"]",
+        "cursor = \"updated_at\"",
+        "url = \"pages.txt\"",
+    ] {
+        assert!(file.contains(line), "{line} in {file}");
+    }
+    assert!(!file.contains("password"), "{file}");
+    let bad = add(&[
+        ("name", "more"),
+        ("kind", "table"),
+        ("url", "sqlite:shop.db"),
+    ]);
+    assert_eq!(bad.status, 422);
+    assert!(bad.body.contains("neither `table` nor `query`"), "{bad:?}");
+    let bad = add(&[
+        ("name", "more"),
+        ("kind", "page"),
+        ("url", &page),
+        ("cursor", "at"),
+    ]);
+    assert_eq!(bad.status, 422, "{bad:?}");
+    assert!(
+        bad.body.contains("value=\"at\"") && bad.body.contains("<details class=\"more\" open>")
+    );
+}
+
+#[test]
 fn a_store_that_fails_is_told_and_a_server_lives_on() {
     let origin = origin(3);
     let place = project(&origin, "");

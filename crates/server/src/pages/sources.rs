@@ -20,8 +20,8 @@ use crate::door::{Payload, form, see_other};
 use crate::problem::Problem;
 use crate::websub;
 
-/// The kinds that can be added by address alone.
-const KINDS: [&str; 4] = ["sitemap", "page", "site", "feed"];
+/// The kinds that a form can add. A search source has more to say than a form could ask.
+const KINDS: [&str; 6] = ["sitemap", "page", "site", "feed", "list", "table"];
 
 #[derive(Template)]
 #[template(path = "sources.html")]
@@ -34,6 +34,9 @@ struct SourcesPage {
     url: String,
     name: String,
     weight: String,
+    table: String,
+    key: String,
+    cursor: String,
 }
 
 struct Row {
@@ -105,6 +108,9 @@ async fn list(
         url: field("url"),
         name: field("name"),
         weight: field("weight"),
+        table: field("table"),
+        key: field("key"),
+        cursor: field("cursor"),
     };
     Ok(page(status_code, &template))
 }
@@ -114,7 +120,9 @@ pub(super) async fn add(
     State(app): State<Shared>,
     Extension(payload): Extension<Payload>,
 ) -> Result<Response<Body>, Problem> {
+    // A field that was left empty says nothing.
     let fields: Map<String, Value> = (form(&payload).into_iter())
+        .filter(|(_, value)| !value.trim().is_empty())
         .map(|(name, value)| (name, value.trim().into()))
         .collect();
     let mut keys = fields.clone();
@@ -122,12 +130,13 @@ pub(super) async fn add(
         Some(Value::String(name)) => name,
         _ => String::new(),
     };
-    let weight = keys.remove("weight");
-    if let Some(text) = weight.as_ref().and_then(Value::as_str)
-        && !text.is_empty()
-    {
+    if let Some(Value::String(text)) = keys.get("weight") {
         let weight = text.parse::<f64>().ok().map_or(Value::Null, Value::from);
         keys.insert("weight".to_owned(), weight);
+    }
+    if let Some(Value::String(text)) = keys.get("key") {
+        let columns: Vec<&str> = text.split(',').map(str::trim).collect();
+        keys.insert("key".to_owned(), columns.into());
     }
     match api::add(&app, name, keys).await {
         Ok(source) => Ok(see_other(&format!(
@@ -177,7 +186,7 @@ struct SourcePage {
     weight: f64,
     share: Option<ShareOfSource>,
     is_computing: bool,
-    found: Html,
+    found: String,
     counts: Vec<String>,
     counts_by_default: &'static str,
     kept_for: String,
@@ -363,12 +372,11 @@ async fn one(
         weight: settings.map_or(1.0, |settings| settings.weight),
         share: share.map(|share| share_of_source(share, all_polls)),
         is_computing: effect.is_none(),
-        found: still(
-            "found",
-            (source.n_polls > 0).then(|| source.n_changes as f64 / source.n_polls as f64),
-            Format::Percent,
-            "–",
-        ),
+        // Not a value of the API, so without a name.
+        found: match source.n_polls {
+            0 => "–".to_owned(),
+            n_polls => view::percent(source.n_changes as f64 / n_polls as f64),
+        },
         counts: settings.map(what_counts).unwrap_or_default(),
         counts_by_default: settings.map_or("", counts_by_default),
         kept_for: settings.map_or_else(String::new, |settings| kept_for(&settings.retain)),
