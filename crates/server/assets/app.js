@@ -55,7 +55,11 @@
   const again = document.querySelector("[data-reload]");
   if (again) setTimeout(() => location.reload(), Number(again.dataset.reload) * 1000);
 
-  if (!document.querySelector("[data-live]") || !window.EventSource) return;
+  // The page says from where on its stream is to be told, so that what was found while it
+  // was on its way is in it.
+  const live = document.querySelector("[data-live]");
+  if (!live || !window.EventSource) return;
+  const stream = new EventSource(live.dataset.live);
 
   // Numbers of the API, shown by name.
   const look = (status, name) =>
@@ -75,24 +79,16 @@
       meter.querySelector(".bar").setAttribute("width", (160 * share).toFixed(1));
     }
   };
-  let isAsking = false;
-  let isWanted = false;
+  stream.addEventListener("overview", (event) => show(JSON.parse(event.data)));
+  // Where the stream does not come through, they are fetched.
   const ask = async () => {
-    if (isAsking) { isWanted = true; return; }
-    isAsking = true;
+    if (stream.readyState === EventSource.OPEN) return;
     try {
       const answer = await fetch("/api/v1/status", { headers: { accept: "application/json" } });
       if (answer.ok) show(await answer.json());
     } catch { /* The next time may go better. */ }
-    setTimeout(() => {
-      isAsking = false;
-      if (isWanted) { isWanted = false; ask(); }
-    }, 1000);
   };
-  if (document.querySelector("[data-name][data-format]")) {
-    ask();
-    setInterval(ask, 5000);
-  }
+  if (document.querySelector("[data-name][data-format]")) setInterval(ask, 5000);
 
   const list = document.querySelector("[data-changes]");
   const element = (name, type, text) => {
@@ -101,8 +97,23 @@
     made.textContent = text;
     return made;
   };
+  // What changed, read from the page of the change once somebody wants to see it.
+  const details = (change) => {
+    const made = element("details", "", "");
+    made.append(element("summary", "", "What changed"));
+    made.addEventListener("toggle", async () => {
+      try {
+        const answer = await fetch(`/changes/${Number(change.id)}`);
+        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+        made.append(page.querySelector("[data-diff]"));
+      } catch {
+        made.append(element("p", "sub", "This cannot be read now; load the page again."));
+      }
+    }, { once: true });
+    return made;
+  };
   const add = (change) => {
-    if (!list || (list.dataset.source && list.dataset.source !== change.source)) return;
+    if (!list) return;
     const item = element("li", "new", "");
     const link = element("a", "locator", change.locator);
     link.href = `/elements/${Number(change.element)}`;
@@ -111,17 +122,16 @@
     time.title = change.found_at;
     item.append(element("span", `kind ${change.kind}`, change.kind), " ", link, " ",
       element("span", "source", change.source), " ", time);
+    if ("diffs" in list.dataset && change.kind === "changed") item.append(details(change));
     list.prepend(item);
     while (list.children.length > Number(list.dataset.most)) list.lastElementChild.remove();
     for (const empty of all("[data-empty]")) empty.remove();
   };
-  const stream = new EventSource("/api/v1/changes/stream");
-  const mark = (isLive) => { for (const live of all(".live")) live.hidden = !isLive; };
+  const mark = (isLive) => { for (const shown of all(".live")) shown.hidden = !isLive; };
   stream.addEventListener("open", () => mark(true));
   stream.addEventListener("error", () => mark(false));
-  stream.addEventListener("change", (event) => {
-    add(JSON.parse(event.data));
-    ask();
-  });
+  stream.addEventListener("change", (event) => add(JSON.parse(event.data)));
   window.addEventListener("pagehide", () => stream.close());
+  // A page that comes back from where the browser kept it has missed what was found since.
+  window.addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
 })();

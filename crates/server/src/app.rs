@@ -218,12 +218,16 @@ impl App {
         }
     }
 
-    /// What was computed by earlier settings is not told any more.
+    /// What was computed by earlier settings is not told any more, and is computed anew.
     fn forget(&self) {
+        self.clear();
+        self.forgotten.notify_one();
+    }
+
+    fn clear(&self) {
         self.status.forget();
         self.outlook.forget();
         self.budget_effect.forget();
-        self.forgotten.notify_one();
         self.orders
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -237,8 +241,11 @@ pub(crate) async fn warm_up(app: Shared) {
     let mut states = app.link.states();
     loop {
         tokio::select! {
-            changed = states.changed() => if changed.is_err() {
-                return;
+            changed = states.changed() => match changed {
+                // A file that was read again at a hangup, for one: what took long to compute
+                // would be told for as long again.
+                Ok(()) => app.clear(),
+                Err(_) => return,
             },
             () = app.forgotten.notified() => {}
         }

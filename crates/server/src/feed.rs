@@ -1,4 +1,5 @@
-//! Changes as they are found: server-sent events that lose none.
+//! Changes as they are found: server-sent events that lose none; and, where they are
+//! asked for, the numbers of the overview in the same stream.
 //!
 //! What was found is read from the store, in the order of its numbers; the engine's events
 //! only say that there is something to read. The latest are held in memory, already
@@ -14,7 +15,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Response};
 use futures_util::stream;
 use serde::Serialize;
-use springtide_engine::view::{self, ChangeView};
+use springtide_engine::view::{self, Age, BudgetUse, ChangeView, Freshness, States, Status};
 use springtide_store::{Change, ChangeFilter, Reader, SourceKind};
 use tokio::sync::{Semaphore, mpsc, watch};
 
@@ -34,6 +35,9 @@ const LOOKS: Duration = Duration::from_secs(1);
 const TOGETHER: Duration = Duration::from_millis(50);
 /// A stream in which nothing happens says so this often, so that nobody takes it for dead.
 const STILL_HERE: Duration = Duration::from_secs(15);
+/// How often the numbers of the overview are told: once for all who listen, and not at all
+/// while nobody does.
+const NUMBERS: Duration = Duration::from_secs(1);
 /// Streams at a time.
 const MOST_STREAMS: usize = 2000;
 /// Events that wait for one listener.
@@ -52,7 +56,39 @@ pub(crate) struct Feed {
     /// The number of the latest.
     latest: watch::Sender<u64>,
     held: Mutex<Held>,
+    /// The numbers of the overview, as an event.
+    overview: watch::Sender<Bytes>,
     places: Arc<Semaphore>,
+}
+
+/// What `status` has that the overview shows anew.
+#[derive(Serialize)]
+struct OverviewView<'a> {
+    freshness: &'a Freshness,
+    age_seconds: &'a Age,
+    budget: &'a BudgetUse,
+    n_elements: u64,
+    n_sources: usize,
+    n_polls: u64,
+    n_changes: u64,
+    oldest_poll_age_seconds: Option<f64>,
+    states: &'a States,
+}
+
+impl<'a> OverviewView<'a> {
+    fn new(status: &'a Status) -> Self {
+        Self {
+            freshness: &status.freshness,
+            age_seconds: &status.age_seconds,
+            budget: &status.budget,
+            n_elements: status.n_elements,
+            n_sources: status.n_sources,
+            n_polls: status.n_polls,
+            n_changes: status.n_changes,
+            oldest_poll_age_seconds: status.oldest_poll_age_seconds,
+            states: &status.states,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -75,6 +111,7 @@ impl Default for Feed {
         Self {
             latest: watch::Sender::new(0),
             held: Mutex::default(),
+            overview: watch::Sender::default(),
             places: Arc::new(Semaphore::new(MOST_STREAMS)),
         }
     }
@@ -113,7 +150,7 @@ pub(crate) fn numbered(
 }
 
 /// The number of the latest change.
-fn latest(store: &dyn Reader) -> Result<u64, Problem> {
+pub(crate) fn latest(store: &dyn Reader) -> Result<u64, Problem> {
     let newest = store.changes(&ChangeFilter::default(), None, 1)?;
     Ok(newest.first().map_or(0, |change| change.number))
 }
@@ -164,6 +201,23 @@ pub(crate) async fn follow(app: Shared) {
     }
 }
 
+/// Tells the numbers of the overview for as long as the server lives.
+pub(crate) async fn tell_overview(app: Shared) {
+    let listeners = &app.feed.overview;
+    loop {
+        tokio::time::sleep(NUMBERS).await;
+        if listeners.receiver_count() == 0 {
+            continue;
+        }
+        // Those that cannot be had now are told when they can.
+        if let Ok(status) = app.status().await
+            && let Ok(json) = serde_json::to_string(&OverviewView::new(&status))
+        {
+            listeners.send_replace(format!("event: overview\ndata: {json}\n\n").into());
+        }
+    }
+}
+
 impl Feed {
     fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
@@ -200,7 +254,12 @@ pub(crate) async fn stream_changes(
     State(app): State<Shared>,
     request: Request,
 ) -> Result<Response<Body>, Problem> {
-    let params = Params::of(request.uri(), &["source", "after"])?;
+    let params = Params::of(request.uri(), &["source", "after", "overview"])?;
+    let overview = match params.get("overview") {
+        None | Some("false") => None,
+        Some("true") => Some(app.feed.overview.subscribe()),
+        Some(_) => return Err(Problem::bad_request("`overview` is true or false")),
+    };
     let source = params.get("source").map(str::to_owned);
     let seen = request.headers().get("last-event-id");
     let seen = match seen {
@@ -222,7 +281,7 @@ pub(crate) async fn stream_changes(
     let (sender, receiver) = mpsc::channel(WAITING);
     tokio::spawn(async move {
         // That the listener is gone is all that can go wrong.
-        let _ = send(&app, &sender, after, source.as_deref()).await;
+        let _ = send(&app, &sender, after, source.as_deref(), overview).await;
         drop(place);
     });
     let frames = stream::unfold(receiver, |mut receiver| async {
@@ -244,6 +303,7 @@ async fn send(
     sender: &mpsc::Sender<Bytes>,
     mut after: u64,
     source: Option<&str>,
+    mut overview: Option<watch::Receiver<Bytes>>,
 ) -> Result<(), Gone> {
     let mut latest = app.feed.latest();
     let hello = Bytes::from_static(b"retry: 2000\n: changes follow\n\n");
@@ -262,6 +322,9 @@ async fn send(
             tokio::select! {
                 changed = latest.changed() => changed.map_err(|_| Gone)?,
                 () = sender.closed() => return Err(Gone),
+                numbers = next_overview(&mut overview) => {
+                    sender.send(numbers?).await.map_err(|_| Gone)?;
+                }
                 () = tokio::time::sleep(STILL_HERE) => {
                     let still = Bytes::from_static(b": still here\n\n");
                     sender.send(still).await.map_err(|_| Gone)?;
@@ -274,5 +337,17 @@ async fn send(
                 sender.send(frame.bytes).await.map_err(|_| Gone)?;
             }
         }
+    }
+}
+
+/// The numbers of the overview once they are told again; never, where nobody asked for
+/// them.
+async fn next_overview(numbers: &mut Option<watch::Receiver<Bytes>>) -> Result<Bytes, Gone> {
+    match numbers {
+        Some(numbers) => {
+            numbers.changed().await.map_err(|_| Gone)?;
+            Ok(numbers.borrow_and_update().clone())
+        }
+        None => std::future::pending().await,
     }
 }

@@ -18,6 +18,7 @@ mod door;
 mod feed;
 mod health;
 mod hints;
+mod history;
 mod lab;
 mod link;
 mod listen;
@@ -95,6 +96,8 @@ impl Server {
                     return;
                 };
                 tokio::spawn(feed::follow(Arc::clone(&app)));
+                tokio::spawn(feed::tell_overview(Arc::clone(&app)));
+                tokio::spawn(history::keep_predictions(Arc::clone(&app)));
                 tokio::spawn(health::watch(Arc::clone(&app)));
                 tokio::spawn(notices::run_notices(Arc::clone(&app), first));
                 tokio::spawn(app::warm_up(Arc::clone(&app)));

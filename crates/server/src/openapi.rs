@@ -146,11 +146,11 @@ fn operations() -> Vec<Operation> {
         .takes(&["source", "since", "limit", "after"]),
         on(
             ("get", "/api/v1/changes/stream"),
-            "Changes as they are found, as server-sent events; Last-Event-ID resumes",
+            "Changes as they are found, as server-sent events `change`; Last-Event-ID resumes",
             get(feed::stream_changes),
             &[(200, Other("text/event-stream"))],
         )
-        .takes(&["source", "stream_after"]),
+        .takes(&["source", "stream_after", "overview"]),
         on(
             ("get", "/changes.atom"),
             "The latest changes as an Atom feed, with diffs",
@@ -384,6 +384,12 @@ fn parameter(name: &str) -> Value {
             "after",
             json!({ "type": "integer", "minimum": 0 }),
             "As Last-Event-ID, for those who cannot send one",
+        ),
+        "overview" => (
+            name,
+            json!({ "type": "boolean", "default": false }),
+            "Whether the numbers of `status`, without its lists, are told too, once a second, \
+             as events `overview`",
         ),
         "source" => (name, json!({ "type": "string" }), "The name of a source"),
         "state" => (

@@ -352,30 +352,87 @@ fn pages(serving: &Serving, id: u64) -> Vec<String> {
     .collect()
 }
 
-/// The values that a page shows by the names of the API.
+/// The values that a page shows by the names of the API; of those in a table also what its
+/// row is of: where that leads, or the number of the row.
 const SHOWN: &str = "return [...document.querySelectorAll('main [data-name][data-value]')]
-    .map(it => [it.dataset.name, Number(it.dataset.value)]);";
+    .map(it => {
+      const row = it.closest('tr');
+      const link = row && row.querySelector('a');
+      return [it.dataset.name, Number(it.dataset.value),
+        link ? link.getAttribute('href') : row ? row.rowIndex : null];
+    });";
 
-/// What the overview shows otherwise than the API.
-fn numbers_that_differ(browser: &Browser, serving: &Serving) -> Vec<String> {
-    browser.go(serving, "/");
+/// What of the API stands behind a page, or behind a row of it.
+fn told_by_the_api(serving: &Serving, path: &str) -> Vec<Value> {
+    let path = path.split('?').next().unwrap();
     let status = serving.get_json("/api/v1/status");
+    if let Some(name) = path.strip_prefix("/sources/") {
+        let mut sources = status["sources"].as_array().unwrap().iter();
+        let source = sources
+            .find(|source| source["name"] == name)
+            .unwrap()
+            .clone();
+        return vec![source, serving.get_json(&format!("/api/v1/sources/{name}"))];
+    }
+    if path.starts_with("/elements/") {
+        return vec![serving.get_json(&format!("/api/v1{path}"))];
+    }
+    vec![status]
+}
+
+/// What a page shows otherwise than the API, and how many numbers it shows.
+fn numbers_that_differ(browser: &Browser, serving: &Serving, path: &str) -> (Vec<String>, usize) {
+    browser.go(serving, path);
     let shown = browser.run(SHOWN);
     let shown = shown.as_array().unwrap();
-    assert!(shown.len() >= 6, "{shown:?}");
+    let whole = told_by_the_api(serving, path);
     let mut wrong = Vec::new();
-    for pair in shown {
-        let name = pair[0].as_str().unwrap();
-        let value = name.split('.').fold(&status, |value, key| &value[key]);
-        let (value, shown) = (value.as_f64().unwrap(), pair[1].as_f64().unwrap());
-        // What is predicted, and how long ago something was, goes on while we look.
-        let is_moving = name.contains("predicted") || name.ends_with("_seconds");
-        let slack = if is_moving { 30.0_f64.max(value) } else { 0.0 };
-        if (value - shown).abs() > slack {
-            wrong.push(format!("{name}: {shown}, not {value}"));
+    for one in shown {
+        let (name, shown) = (one[0].as_str().unwrap(), one[1].as_f64().unwrap());
+        let told = match &one[2] {
+            Value::String(link) if link.starts_with('/') => told_by_the_api(serving, link),
+            Value::Number(row) if path == "/budget" => {
+                let row = row.as_u64().unwrap() as usize;
+                vec![serving.get_json("/api/v1/plan")["curve"][row - 1].clone()]
+            }
+            _ => whole.clone(),
+        };
+        let values: Vec<f64> = (told.iter())
+            .filter_map(|told| {
+                name.split('.')
+                    .fold(told, |value, key| &value[key])
+                    .as_f64()
+            })
+            .collect();
+        // What is predicted or believed, and how long ago something was, goes on while we look.
+        let is_so = |value: &f64| {
+            let slack = match name {
+                name if name.ends_with("_seconds") => 30.0 + 0.2 * value,
+                name if name.contains("predicted") || name == "freshness" => 0.05,
+                name if name.contains("_per_day") || name.starts_with("uniform") => 0.05 * value,
+                _ => 0.0,
+            };
+            (value - shown).abs() <= slack
+        };
+        if !values.iter().any(is_so) {
+            wrong.push(format!("{path}: {name}: {shown}, not {values:?}"));
         }
     }
-    wrong
+    (wrong, shown.len())
+}
+
+/// The changes that the page of changes lists, and those of the API.
+fn changes_listed(browser: &Browser, serving: &Serving) -> (Value, Value) {
+    browser.go(serving, "/changes");
+    let listed = browser.run(
+        "return [...document.querySelectorAll('#changes > li')].map(it =>
+           ['.kind', '.locator', '.source'].map(part => it.querySelector(part).textContent)
+             .concat(it.querySelector('time').dateTime));",
+    );
+    let told = serving.get_json("/api/v1/changes?limit=40");
+    let told = told["items"].as_array().unwrap().iter();
+    let told = told.map(|c| json!([c["kind"], c["locator"], c["source"], c["found_at"]]));
+    (listed, told.collect())
 }
 
 #[test]
@@ -432,14 +489,51 @@ fn every_page_is_well_in_a_browser_light_and_dark_wide_and_narrow() {
 
     // Numbers are those of the API; a poll may come in between.
     browser.dress(1280, "light");
-    let mut wrong = numbers_that_differ(&browser, &serving);
+    let element = format!("/elements/{id}");
+    for (path, least) in [
+        ("/", 10),
+        ("/sources", 8),
+        ("/sources/docs", 6),
+        ("/elements", 2),
+        (&*element, 2),
+        ("/budget", 8),
+        ("/system", 1),
+    ] {
+        let (mut wrong, mut n) = numbers_that_differ(&browser, &serving, path);
+        for _ in 0..5 {
+            if wrong.is_empty() {
+                break;
+            }
+            (wrong, n) = numbers_that_differ(&browser, &serving, path);
+        }
+        assert!(wrong.is_empty(), "{wrong:?}");
+        assert!(n >= least, "{path}: {n}");
+    }
+    let (mut listed, mut told) = changes_listed(&browser, &serving);
     for _ in 0..5 {
-        if wrong.is_empty() {
+        if listed == told {
             break;
         }
-        wrong = numbers_that_differ(&browser, &serving);
+        (listed, told) = changes_listed(&browser, &serving);
     }
-    assert!(wrong.is_empty(), "{wrong:?}");
+    assert_eq!(listed, told);
+
+    // What is found between the making of a page and its opening is shown.
+    let before = serving.get("/changes").body;
+    find_change(&serving, &origin, 4);
+    browser.go(&serving, "/lab");
+    let page = json!(before);
+    browser.run(&format!(
+        "document.open(); document.write({page}); document.close();"
+    ));
+    let locator = origin.url(&origin.site().path(4));
+    browser.until(
+        "the change is shown",
+        &format!(
+            "const first = document.querySelector('#changes li.new');
+             return !!first && first.textContent.includes({locator:?});"
+        ),
+    );
 
     // What is found is shown while the page is open.
     for path in ["/", "/changes"] {
@@ -469,6 +563,18 @@ fn every_page_is_well_in_a_browser_light_and_dark_wide_and_narrow() {
                     "return Number(document.querySelector('[data-name=n_changes]')
                        .dataset.value) === {n};"
                 ),
+            );
+            // By the one stream, without asking anew.
+            let asked = "return performance.getEntriesByType('resource')
+                           .filter(it => it.name.includes('/api/v1/status')).length;";
+            assert_eq!(browser.run(asked), json!(0));
+        } else {
+            // With what changed in place.
+            browser.run("document.querySelector('#changes li.new summary').click();");
+            browser.until(
+                "what changed is shown",
+                "const open = document.querySelector('#changes li.new details[open]');
+                 return !!open && !!open.querySelector('.diff .add');",
             );
         }
         let complaints = browser.complaints(&serving);

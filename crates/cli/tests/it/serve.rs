@@ -540,6 +540,94 @@ fn a_stream_that_is_resumed_has_lost_nothing() {
 }
 
 #[test]
+fn the_numbers_of_the_overview_are_told_in_the_stream_to_whoever_wants_them() {
+    let origin = origin(4);
+    let place = project(&origin, "");
+    let serving = Serving::start(&place, "");
+    let mut stream = Stream::open_at(
+        &serving,
+        "/api/v1/changes/stream?after=0&overview=true",
+        None,
+    );
+    // What was found before, since it was asked for, and then both.
+    let ids: Vec<u64> = (0..4).map(|_| stream.next().0).collect();
+    assert_eq!(ids, [1, 2, 3, 4]);
+    loop {
+        let (_, told) = stream.next_of("overview");
+        let status = serving.get_json("/api/v1/status");
+        assert_eq!(told["budget"]["per_day"], 1e7);
+        assert!(told["n_polls"].as_u64() <= status["n_polls"].as_u64());
+        for key in told.as_object().unwrap().keys() {
+            assert!(status.get(key).is_some(), "{key}");
+        }
+        assert!(told["sources"].is_null());
+        if told["states"]["ok"] == 4 && told["n_elements"] == 4 {
+            break;
+        }
+    }
+    let bad = serving.get("/api/v1/changes/stream?overview=maybe");
+    assert_eq!(bad.status, 400, "{bad:?}");
+}
+
+#[test]
+fn a_page_says_from_where_on_its_stream_is_to_be_told() {
+    let origin = origin(4);
+    let place = project(&origin, "[source.lonely]\nkind = \"list\"\n");
+    let serving = Serving::start(&place, "");
+    serving.until("all are polled", all_polled(4));
+    let stream_of = |path: &str| {
+        let page = serving.get(path).body;
+        let stream = page.split_once(" data-live=\"").map(|(_, rest)| rest);
+        let stream = stream.and_then(|rest| rest.split('"').next());
+        stream.map(|url| url.replace("&#38;", "&").replace("&amp;", "&"))
+    };
+    let (front, changes) = (stream_of("/").unwrap(), stream_of("/changes").unwrap());
+    let of_docs = stream_of("/changes?source=docs").unwrap();
+    let of_lonely = stream_of("/changes?source=lonely").unwrap();
+    assert!(of_docs.ends_with("&source=docs"), "{of_docs}");
+    // Further back nothing is found any more.
+    assert_eq!(stream_of("/changes?since=1h"), None);
+    let newest = serving.get_json("/api/v1/changes?limit=1")["items"][0]["id"].clone();
+    for url in [&front, &changes, &of_docs, &of_lonely] {
+        assert!(url.contains(&format!("?after={newest}")), "{url}");
+    }
+    // One that was found before the page opened its stream is told.
+    origin.site().change(2);
+    serving.until("it is found", |serving| {
+        let newer = serving.get_json("/api/v1/changes?limit=1")["items"][0]["id"].clone();
+        (newer != newest).then_some(())
+    });
+    for url in [&front, &changes, &of_docs] {
+        let (id, change) = Stream::open_at(&serving, url, None).next();
+        assert!(Some(id) > newest.as_u64(), "{url}");
+        assert_eq!(change["locator"], origin.url(&origin.site().path(2)));
+    }
+    let far = serving.get("/api/v1/changes?after=18446744073709551615");
+    assert_eq!(far.status, 400, "{far:?}");
+    // And it has a page of its own, with what changed.
+    let id = Stream::open_at(&serving, &changes, None).next().0;
+    let page = serving.get(&format!("/changes/{id}")).body;
+    assert!(
+        page.contains("data-diff") && page.contains("class=\"add\""),
+        "{page}"
+    );
+    for none in [
+        "0",
+        "999999",
+        "-1",
+        "x",
+        "18446744073709551615",
+        "99999999999999999999",
+    ] {
+        assert_eq!(
+            serving.get(&format!("/changes/{none}")).status,
+            404,
+            "{none}"
+        );
+    }
+}
+
+#[test]
 fn lists_and_tables_are_added_by_the_form_too() {
     let origin = origin(3);
     let place = project(&origin, "");
@@ -597,6 +685,24 @@ fn lists_and_tables_are_added_by_the_form_too() {
     assert!(
         bad.body.contains("value=\"at\"") && bad.body.contains("<details class=\"more\" open>")
     );
+}
+
+#[test]
+fn what_was_predicted_is_kept_and_drawn_beside_what_was_measured() {
+    let origin = origin(3);
+    let place = project(&origin, "");
+    let serving = Serving::start(&place, "");
+    let line = |serving: &Serving| {
+        let page = serving.get("/").body;
+        let (_, line) = page.split_once("class=\"other\" points=\"")?;
+        let n_points = line.split('"').next()?.split_whitespace().count();
+        (n_points >= 2).then_some(())
+    };
+    serving.until("the line is there", line);
+    assert_eq!(serving.stop(), Some(0));
+    let serving = Serving::start(&place, "");
+    assert!(line(&serving).is_some(), "it is kept");
+    assert_eq!(serving.stop(), Some(0));
 }
 
 #[test]

@@ -25,7 +25,11 @@ pub(crate) async fn list(app: &Shared, params: &Params) -> Result<Page<NumberedC
         None => None,
     };
     let before = match params.get("after") {
-        Some(after) => Some(after.parse::<u64>().map_err(|_| bad_token())?),
+        // The store has no number above that of a signed one.
+        Some(after) => {
+            let after = after.parse::<i64>().map_err(|_| bad_token())?;
+            Some(u64::try_from(after).map_err(|_| bad_token())?)
+        }
         None => None,
     };
     let limit = params.limit()?;

@@ -8,12 +8,12 @@ use axum::body::Body;
 use axum::extract::{Extension, Request, State};
 use axum::http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
-use springtide_engine::view::{self, PlanView};
+use springtide_engine::view::{self, PlanView, Target};
 use springtide_policy::freshness::expected_freshness;
 use springtide_policy::{Cost, Order};
 use springtide_store::SourceId;
 
-use super::html::{Format, Html, bar, curve, still};
+use super::html::{Format, Gain, Html, bar, curve, still};
 use super::sources::said;
 use super::{Frame, page};
 use crate::api::sources::path_segment;
@@ -124,7 +124,6 @@ async fn shown(
     };
     let all_planned = effect.as_ref().map_or(0.0, |effect| effect.polls_per_day());
     let n_polls: u64 = status.sources.iter().map(|source| source.n_polls).sum();
-    let target = app.current().target.freshness;
     let at = per_day.log10();
     let template = BudgetPage {
         frame: Frame::new(app, "Budget", "/budget"),
@@ -150,7 +149,7 @@ async fn shown(
         slider_at: at,
         is_computing: effect.is_none(),
         chart: match plan {
-            Some(plan) => drawn(plan, target),
+            Some(plan) => drawn(plan, &app.current().target),
             None if effect.is_none() => {
                 Html::from("That is being computed. Look again in a moment.")
             }
@@ -189,17 +188,34 @@ async fn shown(
     Ok(page(code, &template))
 }
 
-fn drawn(plan: &PlanView, target: Option<f64>) -> Html {
-    let points: Vec<(f64, f64, f64)> = (plan.curve.iter())
-        .map(|point| {
-            (
-                point.budget_per_day,
-                point.freshness,
-                point.uniform.freshness,
-            )
-        })
-        .collect();
-    curve(&points, plan.budget_per_day, target)
+/// Freshness over the budget, and age below it.
+fn drawn(plan: &PlanView, target: &Target) -> Html {
+    let (mut freshness, mut age) = (Vec::new(), Vec::new());
+    for view::WhatIf {
+        budget_per_day,
+        freshness: fresh,
+        age_seconds,
+        uniform,
+    } in &plan.curve
+    {
+        freshness.push((*budget_per_day, *fresh, uniform.freshness));
+        age.push((*budget_per_day, *age_seconds, uniform.age_seconds));
+    }
+    let oldest = target.warn_after.or(target.error_after);
+    let oldest = oldest.map(|span| span.as_days() * 86_400.0);
+    let now = plan.budget_per_day;
+    let age = match curve(Gain::Age, &age, now, oldest) {
+        none if none == Html::default() => {
+            "Infinite for all of these budgets: some elements change and are never polled.".into()
+        }
+        drawn => drawn,
+    };
+    Html::joined(&[
+        Html::lead("Freshness"),
+        curve(Gain::Freshness, &freshness, now, target.freshness),
+        Html::lead("Age"),
+        age,
+    ])
 }
 
 fn point_row(point: &view::WhatIf, plan: &PlanView) -> PointRow {

@@ -54,7 +54,7 @@ struct Row {
     next: Html,
     rate: Html,
     frequency: Html,
-    fresh: Html,
+    fresh: String,
     source: String,
     source_path: String,
 }
@@ -85,7 +85,7 @@ pub(super) async fn index(
                 Format::PerDay,
                 "?",
             ),
-            fresh: still("freshness", element.freshness, Format::Percent, "?"),
+            fresh: believed(element.freshness, "?"),
             source_path: path_segment(&element.source),
             source: element.source,
             locator: element.locator,
@@ -114,6 +114,12 @@ pub(super) async fn index(
     Ok(page(StatusCode::OK, &template))
 }
 
+/// How likely an element is fresh. It goes on while one looks, and is no value of the API, so
+/// it has no name.
+fn believed(freshness: Option<f64>, none: &str) -> String {
+    freshness.map_or_else(|| none.to_owned(), view::percent)
+}
+
 #[derive(Template)]
 #[template(path = "element.html")]
 struct ElementPage {
@@ -128,7 +134,7 @@ struct ElementPage {
     error: Option<String>,
     rate: Html,
     frequency: Html,
-    fresh: Html,
+    fresh: String,
     polled: Html,
     next: Html,
     changed: Html,
@@ -231,12 +237,7 @@ pub(super) async fn show(
             Format::PerDay,
             "not known yet",
         ),
-        fresh: still(
-            "freshness",
-            element.freshness,
-            Format::Percent,
-            "not known yet",
-        ),
+        fresh: believed(element.freshness, "not known yet"),
         polled: when(element.polled_at, now, "never"),
         next: when(element.due_at, now, "–"),
         changed: when(element.changed_at, now, "none found"),

@@ -20,6 +20,11 @@ impl fmt::Display for Html {
 }
 
 impl Html {
+    /// What a figure below it shows.
+    pub(crate) fn lead(text: &str) -> Self {
+        Self(format!("<h3>{}</h3>", escape(text)))
+    }
+
     /// Pieces, one after the other.
     pub(crate) fn joined(pieces: &[Self]) -> Self {
         Self(pieces.iter().map(|piece| &*piece.0).collect())
@@ -69,6 +74,14 @@ impl Format {
             Self::Brief => view::brief(number),
             Self::PerDay => view::per_day(number),
             Self::Plain => format!("{number:.3e}"),
+        }
+    }
+
+    /// As it stands at an axis: short.
+    fn axis(self, number: f64) -> String {
+        match self {
+            Self::Percent => format!("{:.0}%", number * 100.0),
+            other => other.write(number),
         }
     }
 }
@@ -259,12 +272,16 @@ pub(crate) struct Point {
     pub(crate) high: f64,
 }
 
-/// A measured share over time, with its interval.
-pub(crate) fn over_time(points: &[Point], label: &str, from: &str) -> Html {
-    if points.len() < 2 {
+/// Freshness over time: measured, with its interval, and what was predicted beside it.
+/// Of either there is a line from two points on.
+pub(crate) fn over_time(points: &[Point], predicted: &[(f64, f64)], from: &str) -> Html {
+    if points.len() < 2 && predicted.len() < 2 {
         return Html::default();
     }
-    let lowest = points.iter().map(|p| p.low).fold(1.0, f64::min);
+    let points: &[Point] = if points.len() < 2 { &[] } else { points };
+    let lows = points.iter().map(|p| p.low);
+    let lowest = lows.chain(predicted.iter().map(|(_, share)| *share));
+    let lowest = lowest.fold(1.0, f64::min);
     let floor = (lowest * 10.0).floor() / 10.0;
     let floor = floor.clamp(0.0, 0.9);
     let y = |share: f64| 8.0 + 100.0 * (1.0 - (share - floor) / (1.0 - floor));
@@ -280,36 +297,99 @@ pub(crate) fn over_time(points: &[Point], label: &str, from: &str) -> Html {
     for point in points {
         let _ = write!(line, "{:.1},{:.1} ", x(point.x), y(point.y));
     }
+    let mut beside = String::new();
+    for &(at, share) in predicted {
+        let _ = write!(beside, "{:.1},{:.1} ", x(at), y(share));
+    }
     Html(format!(
-        "<svg class=\"chart\" viewBox=\"0 0 600 128\" role=\"img\" aria-label=\"{}\">\
+        "<svg class=\"chart\" viewBox=\"0 0 600 128\" role=\"img\" aria-label=\"Freshness over \
+         time: measured, with its interval, and predicted\">\
          <line class=\"axis\" x1=\"34\" x2=\"594\" y1=\"8\" y2=\"8\"/>\
          <line class=\"axis\" x1=\"34\" x2=\"594\" y1=\"108\" y2=\"108\"/>\
          <text x=\"0\" y=\"12\">100%</text><text x=\"0\" y=\"112\">{:.0}%</text>\
-         <polygon class=\"band\" points=\"{band}\"/><polyline class=\"line\" points=\"{line}\"/>\
+         <polygon class=\"band\" points=\"{band}\"/><polyline class=\"other\" points=\"{beside}\"/>\
+         <polyline class=\"line\" points=\"{line}\"/>\
          <text x=\"34\" y=\"125\">{}</text><text x=\"594\" y=\"125\" text-anchor=\"end\">now</text>\
-         </svg>",
-        escape(label),
+         </svg><ul class=\"legend\"><li>— measured</li><li>– – predicted</li></ul>",
         floor * 100.0,
         escape(from)
     ))
 }
 
-/// What budgets buy: freshness of ours and of polling all alike, over the logarithm of the
-/// budget.
-pub(crate) fn curve(points: &[(f64, f64, f64)], now: f64, target: Option<f64>) -> Html {
+/// What a curve over budgets shows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Gain {
+    Freshness,
+    /// In seconds.
+    Age,
+}
+
+/// Spans, in seconds, that are written in a word, as their halves are: for an axis.
+const ROUND_SPANS: [f64; 29] = [
+    0.02,
+    0.04,
+    0.1,
+    0.2,
+    0.4,
+    1.0,
+    2.0,
+    4.0,
+    10.0,
+    20.0,
+    40.0,
+    60.0,
+    120.0,
+    240.0,
+    600.0,
+    1200.0,
+    2400.0,
+    3600.0,
+    7200.0,
+    14_400.0,
+    36_000.0,
+    72_000.0,
+    86_400.0,
+    172_800.0,
+    345_600.0,
+    864_000.0,
+    1_728_000.0,
+    3_456_000.0,
+    8_640_000.0,
+];
+
+/// What budgets buy, ours and polling all alike, over the logarithm of the budget. What is
+/// not finite is not drawn.
+pub(crate) fn curve(gain: Gain, points: &[(f64, f64, f64)], now: f64, target: Option<f64>) -> Html {
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
         return Html::default();
     };
+    let finite = |value: &f64| value.is_finite();
+    let most = points.iter().flat_map(|&(_, ours, alike)| [ours, alike]);
+    let most = most.filter(finite).fold(0.0, f64::max);
+    let (what, format, top) = match gain {
+        Gain::Freshness => ("Freshness", Format::Percent, 1.0),
+        Gain::Age => {
+            let round = ROUND_SPANS.into_iter().find(|round| *round >= most);
+            ("Age", Format::Brief, round.unwrap_or(most))
+        }
+    };
+    if most <= 0.0 {
+        return Html::default();
+    }
     let (from, to) = (first.0.log10(), last.0.log10());
     let x = |budget: f64| 40.0 + 540.0 * (budget.log10() - from) / (to - from).max(1e-9);
-    let y = |share: f64| 10.0 + 180.0 * (1.0 - share);
+    let y = |value: f64| 10.0 + 180.0 * (1.0 - value / top);
     let (mut ours, mut alike) = (String::new(), String::new());
-    for &(budget, fresh, uniform) in points {
-        let _ = write!(ours, "{:.1},{:.1} ", x(budget), y(fresh));
-        let _ = write!(alike, "{:.1},{:.1} ", x(budget), y(uniform));
+    for &(budget, value, uniform) in points {
+        for (line, value) in [(&mut ours, value), (&mut alike, uniform)] {
+            if value.is_finite() {
+                let _ = write!(line, "{:.1},{:.1} ", x(budget), y(value));
+            }
+        }
     }
-    let target = target.map_or(String::new(), |share| {
-        let y = y(share);
+    let target = target.filter(|value| *value <= top);
+    let target = target.map_or(String::new(), |value| {
+        let y = y(value);
         format!(
             "<line class=\"target\" x1=\"40\" x2=\"580\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
              <text x=\"580\" y=\"{:.1}\" text-anchor=\"end\">target</text>",
@@ -318,24 +398,27 @@ pub(crate) fn curve(points: &[(f64, f64, f64)], now: f64, target: Option<f64>) -
     });
     let present = points
         .iter()
-        .find(|(budget, ..)| (budget / now - 1.0).abs() < 1e-9)
-        .map_or(String::new(), |&(budget, fresh, _)| {
-            let (x, y) = (x(budget), y(fresh));
+        .find(|(budget, ours, _)| (budget / now - 1.0).abs() < 1e-9 && ours.is_finite())
+        .map_or(String::new(), |&(budget, ours, _)| {
+            let (x, y) = (x(budget), y(ours));
             format!("<circle class=\"dot\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\"/>")
         });
     Html(format!(
-        "<svg class=\"chart\" viewBox=\"0 0 600 222\" role=\"img\" aria-label=\"Freshness over \
+        "<svg class=\"chart\" viewBox=\"0 0 600 222\" role=\"img\" aria-label=\"{what} over \
          the budget, ours and with uniform polling; the table below has the numbers\">\
          <line class=\"axis\" x1=\"40\" x2=\"580\" y1=\"10\" y2=\"10\"/>\
          <line class=\"axis\" x1=\"40\" x2=\"580\" y1=\"100\" y2=\"100\"/>\
          <line class=\"axis\" x1=\"40\" x2=\"580\" y1=\"190\" y2=\"190\"/>\
-         <text x=\"0\" y=\"14\">100%</text><text x=\"0\" y=\"104\">50%</text>\
-         <text x=\"0\" y=\"194\">0%</text>{target}\
+         <text x=\"0\" y=\"14\">{}</text><text x=\"0\" y=\"104\">{}</text>\
+         <text x=\"0\" y=\"194\">{}</text>{target}\
          <polyline class=\"other\" points=\"{alike}\"/><polyline class=\"line\" points=\"{ours}\"/>\
          {present}<text x=\"40\" y=\"208\">{}/day</text>\
          <text x=\"580\" y=\"208\" text-anchor=\"end\">{}/day</text>\
          <text x=\"310\" y=\"208\" text-anchor=\"middle\">budget</text></svg>\
          <ul class=\"legend\"><li>— springtide</li><li>– – uniform</li><li>● now</li></ul>",
+        format.axis(top),
+        format.axis(top / 2.0),
+        format.axis(0.0),
         view::per_day(first.0),
         view::per_day(last.0)
     ))
@@ -428,6 +511,58 @@ mod tests {
         assert!(!html.0.contains("<script") && html.0.contains("class=\"add\""));
         let html = side_by_side(&format!("@@\n-a\n+{hostile}\n+b\né"));
         assert!(!html.0.contains("<script"));
+    }
+
+    #[test]
+    fn a_line_of_predictions_is_drawn_beside_what_was_measured_and_without_it() {
+        let point = |x| Point {
+            x,
+            y: 0.8,
+            low: 0.7,
+            high: 0.9,
+        };
+        let predicted = [(0.0, 0.85), (1.0, 0.9)];
+        let both = over_time(&[point(0.0), point(0.9)], &predicted, "2d ago").0;
+        let y = |share: f64| 8.0 + 100.0 * (1.0 - (share - 0.7) / 0.3);
+        for line in [
+            format!(
+                "class=\"line\" points=\"34.0,{0:.1} 538.0,{0:.1} \"",
+                y(0.8)
+            ),
+            format!(
+                "class=\"other\" points=\"34.0,{:.1} 594.0,{:.1} \"",
+                y(0.85),
+                y(0.9)
+            ),
+        ] {
+            assert!(both.contains(&line), "{line} in {both}");
+        }
+        let alone = over_time(&[], &predicted, "2d ago").0;
+        assert!(alone.contains("class=\"other\" points=\"34.0,"), "{alone}");
+        assert_eq!(over_time(&[point(0.0)], &predicted[..1], "").0, "");
+    }
+
+    #[test]
+    fn ages_have_a_curve_of_their_own_and_infinite_ones_none() {
+        let points = [
+            (10.0, f64::INFINITY, 7200.0),
+            (100.0, 1800.0, 3600.0),
+            (1000.0, 900.0, 1800.0),
+        ];
+        let drawn = curve(Gain::Age, &points, 100.0, Some(3600.0)).0;
+        // Ours begins in the middle, where it is finite, and the top is two hours.
+        assert!(
+            drawn.contains("class=\"line\" points=\"310.0,145.0 580.0,167.5 \""),
+            "{drawn}"
+        );
+        assert!(
+            drawn.contains("class=\"other\" points=\"40.0,10.0 "),
+            "{drawn}"
+        );
+        assert!(drawn.contains(">2h<") && drawn.contains(">1h<") && drawn.contains("target"));
+        assert!(drawn.contains("<circle class=\"dot\" cx=\"310.0\""));
+        let never = [(10.0, f64::INFINITY, f64::INFINITY)];
+        assert_eq!(curve(Gain::Age, &never, 10.0, None), Html::default());
     }
 
     #[test]

@@ -46,7 +46,8 @@ pub(crate) struct Frame {
     notice: Option<String>,
     has_nav: bool,
     has_token: bool,
-    is_live: bool,
+    /// The stream that a script shows as it comes.
+    stream: Option<String>,
 }
 
 impl Frame {
@@ -65,13 +66,15 @@ impl Frame {
             notice,
             has_nav: true,
             has_token: app.door.has_token(),
-            is_live: false,
+            stream: None,
         }
     }
 
-    fn live(self) -> Self {
-        let is_live = true;
-        Self { is_live, ..self }
+    /// What is found after the change of this number is shown as it comes: what was found
+    /// while the page was on its way, too.
+    fn live(self, last: u64, more: &str) -> Self {
+        let stream = Some(format!("/api/v1/changes/stream?after={last}{more}"));
+        Self { stream, ..self }
     }
 
     fn links(&self) -> [(&'static str, &'static str); 7] {
@@ -260,6 +263,7 @@ pub(crate) fn router() -> Router<Shared> {
         .route("/elements/{id}", get(elements::show))
         .route("/elements/{id}/poll", post(elements::poll))
         .route("/changes", get(changes::index))
+        .route("/changes/{id}", get(changes::show))
         .route("/budget", get(budget::show).post(budget::set))
         .route("/lab", get(lab::show).post(lab::begin))
         .route("/lab/cancel", post(lab::cancel))

@@ -15,6 +15,7 @@ use super::html::{
 use super::{Frame, page};
 use crate::app::Shared;
 use crate::feed::numbered;
+use crate::history::{KEPT_MS, Prediction, predictions};
 use crate::problem::Problem;
 
 /// Changes on the page.
@@ -23,8 +24,6 @@ const LATEST: usize = 12;
 const MOST_COUNTED: usize = 1000;
 /// A day, in milliseconds.
 const DAY: i64 = 86_400_000;
-/// How far back the line of freshness goes, in milliseconds.
-const BACK: i64 = 7 * DAY;
 /// Points of the line, at most.
 const POINTS: usize = 40;
 /// Audits to a point, at least.
@@ -70,7 +69,7 @@ struct Concern {
 pub(super) async fn show(State(app): State<Shared>) -> Result<Response<Body>, Problem> {
     let status = app.status().await?;
     let now = app.now();
-    let (latest, n_last_day, audits) = app
+    let (latest, n_last_day, audits, predictions) = app
         .read(move |app, store| {
             let latest = store.changes(&ChangeFilter::default(), None, LATEST)?;
             let last_day = ChangeFilter {
@@ -78,8 +77,10 @@ pub(super) async fn show(State(app): State<Shared>) -> Result<Response<Body>, Pr
                 ..ChangeFilter::default()
             };
             let n_last_day = store.changes(&last_day, None, MOST_COUNTED)?.len();
-            let audits = store.audits(Moment(now.0 - BACK))?;
-            Ok((numbered(app, store, &latest)?, n_last_day, audits))
+            let audits = store.audits(Moment(now.0 - KEPT_MS))?;
+            let predictions = predictions(store)?;
+            let latest = numbered(app, store, &latest)?;
+            Ok((latest, n_last_day, audits, predictions))
         })
         .await?;
     let freshness = &status.freshness;
@@ -97,8 +98,9 @@ pub(super) async fn show(State(app): State<Shared>) -> Result<Response<Body>, Pr
     };
     let current = app.current();
     let count = |name: &str, n: u64| number(name, Some(n as f64), Format::Count, "");
+    let last = latest.first().map_or(0, |newest| newest.id);
     let template = Overview {
-        frame: Frame::new(&app, "Overview", "/").live(),
+        frame: Frame::new(&app, "Overview", "/").live(last, "&overview=true"),
         measured: number(
             "freshness.measured",
             freshness.measured,
@@ -118,7 +120,7 @@ pub(super) async fn show(State(app): State<Shared>) -> Result<Response<Body>, Pr
             .target
             .freshness
             .map(|share| format!("{} fresh", view::percent(share))),
-        chart: measured_line(&audits, now),
+        chart: lines(&audits, &predictions, freshness.predicted, now),
         budget: number("budget.per_day", Some(budget.per_day), Format::PerDay, ""),
         used: count("budget.used_today", budget.used_today),
         left: live_left(left),
@@ -136,7 +138,7 @@ pub(super) async fn show(State(app): State<Shared>) -> Result<Response<Body>, Pr
         n_changes: count("n_changes", status.n_changes),
         states: states(&status.states),
         last_day: match n_last_day {
-            MOST_COUNTED => format!("more than {} changes", view::count(MOST_COUNTED)),
+            MOST_COUNTED => format!("{}+ changes", view::count(MOST_COUNTED)),
             n => view::plural(n as u64, "change"),
         },
         concerns: concerns(&app, &status),
@@ -169,30 +171,42 @@ fn between(low: Option<f64>, high: Option<f64>) -> Html {
     }
 }
 
-/// Measured freshness over the last days, in parts of as many audits each.
-fn measured_line(audits: &[Audit], now: Moment) -> Html {
-    let Some(first) = audits.first() else {
+/// Freshness over the last days: measured, in parts of as many audits each, and what was
+/// predicted meanwhile, up to now.
+fn lines(
+    audits: &[Audit],
+    predictions: &[Prediction],
+    predicted: Option<f64>,
+    now: Moment,
+) -> Html {
+    let begins = [
+        audits.first().map(|audit| audit.at),
+        predictions.first().map(|one| one.at()),
+    ];
+    let Some(first) = begins.into_iter().flatten().min() else {
         return Html::default();
     };
     let per_point = audits.len().div_ceil(POINTS).max(ENOUGH);
-    let span = (now.0 - first.at.0).max(1) as f64;
+    let span = (now.0 - first.0).max(1) as f64;
+    let at = |moment: Moment| ((moment.0 - first.0) as f64 / span).min(1.0);
     let points = audits.chunks(per_point).filter_map(|part| {
         let n_fresh = part.iter().filter(|audit| audit.is_fresh).count() as u64;
         let (low, high) = share_interval(n_fresh, part.len() as u64, 0.9).ok()?;
         let middle = part.get(part.len() / 2)?.at;
         Some(Point {
-            x: (middle.0 - first.at.0) as f64 / span,
+            x: at(middle),
             y: n_fresh as f64 / part.len() as f64,
             low,
             high,
         })
     });
     let points: Vec<Point> = points.collect();
-    over_time(
-        &points,
-        "Measured freshness over time, with its interval",
-        &view::relative(first.at, now),
-    )
+    let predicted = predicted.map(|share| (1.0, share));
+    let beside: Vec<(f64, f64)> = (predictions.iter())
+        .map(|one| (at(one.at()), one.freshness))
+        .chain(predicted)
+        .collect();
+    over_time(&points, &beside, &view::relative(first, now))
 }
 
 /// What a person should look at, the worst first.
