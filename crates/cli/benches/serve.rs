@@ -3,7 +3,9 @@
 //!
 //! The project is made beforehand, with elements that were all polled before; a site on
 //! loopback answers for them. Times are until the first byte, at the median and at the
-//! worst; then once more while 500 connections send their requests a byte at a time.
+//! worst; then once more while 500 connections send their requests a byte at a time. How many
+//! of the polls that were due meanwhile were made, and for how long none ends after settings
+//! were changed, is told at the end.
 #![expect(clippy::print_stdout, reason = "a bench tells what it found")]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -28,6 +30,16 @@ const BATCH: u32 = 10_000;
 /// Polls a second, beside which everything is answered.
 const POLLS: f64 = 100.0;
 const N_SLOW: usize = 500;
+/// What is written through the API: a budget is taken in by the run, a weight by another.
+const WRITES: [(&str, &str); 2] = [
+    (
+        "/api/v1/settings",
+        "{\"budget\": {\"polls\": \"8640001/day\"}}",
+    ),
+    ("/api/v1/sources/pages", "{\"weight\": 2}"),
+];
+/// For so long it is looked at what comes of a write; longer, if no poll has ended by then.
+const AFTERMATH: Duration = Duration::from_secs(10);
 
 const PAGES: [&str; 9] = [
     "/",
@@ -80,8 +92,21 @@ fn main() {
         .collect();
     server.measure(rounds, &format!(" ({} slow connections)", slow.len()));
     let n_polls = server.n_polls() - begun.1;
-    let per_second = n_polls as f64 / begun.0.elapsed().as_secs_f64();
-    println!("{per_second:.0} polls a second meanwhile");
+    let seconds = begun.0.elapsed().as_secs_f64();
+    println!(
+        "{n_polls} polls of {:.0} due meanwhile, {:.0} a second",
+        POLLS * seconds,
+        n_polls as f64 / seconds
+    );
+    drop(slow);
+    for (path, body) in WRITES {
+        let silence =
+            server.silence_after(path, body, if is_test { Duration::ZERO } else { AFTERMATH });
+        println!(
+            "PATCH {path}: no poll ended for {:.2} s",
+            silence.as_secs_f64()
+        );
+    }
 }
 
 struct Serving {
@@ -143,6 +168,40 @@ impl Serving {
         let n = answer.split("\"n_polls\":").nth(1);
         let n = n.and_then(|rest| rest.split([',', '}']).next()?.trim().parse().ok());
         n.unwrap_or(0)
+    }
+
+    /// How many polls this process has made, as it counts them itself.
+    fn n_ended(&self) -> u64 {
+        let (_, answer) = self.ask("/metrics");
+        let n = answer.split("\nspringtide_poll_seconds_count ").nth(1);
+        n.and_then(|rest| rest.lines().next()?.parse().ok())
+            .unwrap_or(0)
+    }
+
+    /// The longest time without the end of a poll after something was written.
+    fn silence_after(&self, path: &str, body: &str, looked: Duration) -> Duration {
+        let begun = Instant::now();
+        let (mut seen, mut at, mut longest) = (self.n_ended(), begun, Duration::ZERO);
+        let mut stream = TcpStream::connect(&self.address).expect("a connection");
+        let request = format!(
+            "PATCH {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            self.address,
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        while begun.elapsed() < looked || at == begun {
+            std::thread::sleep(Duration::from_millis(5));
+            let n = self.n_ended();
+            if n != seen {
+                longest = longest.max(at.elapsed());
+                (seen, at) = (n, Instant::now());
+            }
+        }
+        longest
     }
 
     fn measure(&self, rounds: usize, what: &str) {
