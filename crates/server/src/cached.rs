@@ -1,5 +1,6 @@
 //! Something that takes a while to compute and is asked for often.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,8 @@ const SOON: Duration = Duration::from_millis(60);
 /// The latest value, computed by one at a time.
 pub(crate) struct Cached<T> {
     slot: Mutex<Option<Slot<T>>>,
+    /// How often it was forgotten.
+    n_forgotten: AtomicU64,
     computing: Arc<tokio::sync::Mutex<()>>,
     compute: fn(&Shared) -> Result<T, Problem>,
 }
@@ -44,6 +47,7 @@ impl<T: Send + Sync + 'static> Cached<T> {
     pub(crate) fn new(compute: fn(&Shared) -> Result<T, Problem>) -> Self {
         Self {
             slot: Mutex::new(None),
+            n_forgotten: AtomicU64::new(0),
             computing: Arc::default(),
             compute,
         }
@@ -58,7 +62,9 @@ impl<T: Send + Sync + 'static> Cached<T> {
 
     /// What is known from before is not to be told any more.
     pub(crate) fn forget(&self) {
-        *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        self.n_forgotten.fetch_add(1, Ordering::Relaxed);
+        *slot = None;
     }
 
     /// The value, as of the last moments.
@@ -117,13 +123,19 @@ impl<T: Send + Sync + 'static> Cached<T> {
 
     async fn renew(&self, app: &Shared) -> Result<Arc<T>, Problem> {
         let (compute, begun) = (self.compute, Instant::now());
+        let n_forgotten = self.n_forgotten.load(Ordering::Relaxed);
         let value = Arc::new(app.blocking(compute).await?);
-        let slot = Slot {
+        let new = Slot {
             value: Arc::clone(&value),
             at: Instant::now(),
             cost: begun.elapsed(),
         };
-        *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(slot);
+        let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        // What was begun before it was forgotten is of what held then.
+        if self.n_forgotten.load(Ordering::Relaxed) == n_forgotten {
+            *slot = Some(new);
+        }
+        drop(slot);
         Ok(value)
     }
 }
