@@ -67,8 +67,8 @@ const TRY_AGAIN: i64 = 3_600_000;
 /// again. The poll itself is refused instead and says why. Afterwards the name may lead
 /// elsewhere.
 const REFUSED_FOR: i64 = 60_000;
-/// Origins of one group whose robots.txt are held: beyond that, those that were asked for
-/// longest ago are forgotten.
+/// Origins of one group that are held, with their robots.txt or because it was refused: beyond
+/// that, those that were asked for longest ago are forgotten.
 const MOST_ORIGINS: usize = 32;
 /// The same in bytes: two of the longest. All of a group is written with each request to
 /// it.
@@ -235,10 +235,20 @@ impl<W> RobotsCache<W> {
     }
 
     fn of_group(&self, group: GroupId) -> impl Iterator<Item = &(Robots, RobotsRules)> {
-        let of_group = self.origins.range((group, String::new())..);
-        of_group
-            .take_while(move |((other, _), _)| *other == group)
-            .filter_map(|(_, origin)| origin.known.as_ref())
+        let origins = self.origins_of(Some(group));
+        origins.filter_map(|(_, origin)| origin.known.as_ref())
+    }
+
+    /// The origins of a group, or all.
+    fn origins_of(
+        &self,
+        group: Option<GroupId>,
+    ) -> impl Iterator<Item = (&(GroupId, String), &Origin<W>)> {
+        let first = group.map_or(Bound::Unbounded, |group| {
+            Bound::Included((group, String::new()))
+        });
+        let origins = self.origins.range((first, Bound::Unbounded));
+        origins.take_while(move |((of, _), _)| group.is_none_or(|group| *of == group))
     }
 
     fn origin(&mut self, group: GroupId, origin: &str) -> &mut Origin<W> {
@@ -272,14 +282,11 @@ impl<W> RobotsCache<W> {
     }
 
     /// Forgets those that were asked for longest ago while there are too many, in a group
-    /// or in all; not the one that was learned just now.
+    /// or in all; not the one that was asked for just now.
     fn forget_oldest(&mut self, group: GroupId, newest: &str) {
         loop {
-            let (mut n, mut n_bytes_of_group) = (0, 0);
-            for (robots, _) in self.of_group(group) {
-                n += 1;
-                n_bytes_of_group += n_bytes(robots);
-            }
+            let n = self.origins_of(Some(group)).count();
+            let n_bytes_of_group: usize = self.of_group(group).map(|known| n_bytes(&known.0)).sum();
             let is_too_much = n > MOST_ORIGINS || n_bytes_of_group > MOST_BYTES_OF_GROUP;
             if !(is_too_much && self.forget_one(Some(group), (group, newest))) {
                 break;
@@ -289,25 +296,26 @@ impl<W> RobotsCache<W> {
     }
 
     /// Forgets the one that was asked for longest ago, of a group or of all, if nobody
-    /// waits for it; says whether there was one.
+    /// waits for it; says whether there was one. Those that were only refused go first:
+    /// whoever asks for them again is refused again, and nothing is sent.
     fn forget_one(&mut self, group: Option<GroupId>, newest: (GroupId, &str)) -> bool {
-        let first = group.map_or(Bound::Unbounded, |group| {
-            Bound::Included((group, String::new()))
-        });
         let oldest = self
-            .origins
-            .range((first, Bound::Unbounded))
-            .take_while(|((of, _), _)| group.is_none_or(|group| *of == group))
+            .origins_of(group)
             .filter(|(_, origin)| !origin.is_asking && origin.waiting.is_empty())
             .filter(|((of, name), _)| (*of, name.as_str()) != newest)
-            .filter_map(|(key, origin)| Some((origin.known.as_ref()?.0.fetched_at, key)))
+            // Of all, only those are forgotten that hold bytes.
+            .filter(|(_, origin)| group.is_some() || origin.n_bytes() > 0)
+            .map(|(key, origin)| (origin.known.is_some(), origin.asked_at(), key))
             .min();
-        let Some(oldest) = oldest.map(|(_, key)| key.clone()) else {
+        let Some((was_known, _, oldest)) = oldest else {
             return false;
         };
-        let forgotten = self.origins.remove(&oldest).and_then(|origin| origin.known);
-        self.n_bytes -= forgotten.map_or(0, |(robots, _)| n_bytes(&robots));
-        self.unkept.insert(oldest.0);
+        let oldest = oldest.clone();
+        let forgotten = self.origins.remove(&oldest);
+        self.n_bytes -= forgotten.map_or(0, |origin| origin.n_bytes());
+        if was_known {
+            self.unkept.insert(oldest.0);
+        }
         true
     }
 }
@@ -320,6 +328,17 @@ fn n_bytes(robots: &Robots) -> usize {
 }
 
 impl<W> Origin<W> {
+    fn n_bytes(&self) -> usize {
+        self.known.as_ref().map_or(0, |(robots, _)| n_bytes(robots))
+    }
+
+    /// When it was last asked for, or last refused to someone.
+    fn asked_at(&self) -> Option<Moment> {
+        let fetched_at = self.known.as_ref().map(|(robots, _)| robots.fetched_at);
+        let refused_at = self.refused.iter().map(|&(_, at)| at).max();
+        fetched_at.max(self.tried_at).max(refused_at)
+    }
+
     fn is_refused(&self, reach: Reach, now: Moment) -> bool {
         let mut refused = self.refused.iter();
         refused.any(|&(who, at)| who == reach && clock::millis_between(at, now) < REFUSED_FOR)
@@ -431,6 +450,28 @@ mod tests {
             robots_cache.ask(group, &newest, Reach::default(), Moment(100)),
             Permission::Known(Permit::Go)
         );
+    }
+
+    #[test]
+    fn a_name_that_is_refused_at_port_after_port_is_not_held_for_each() {
+        let (group, reach) = (GroupId::new(3).unwrap(), Reach::default());
+        let mut robots_cache = RobotsCache::<u16>::default();
+        robots_cache.set(group, robots("", Moment(0)), Moment(0));
+        robots_cache.take_unkept();
+        for port in 1..1000 {
+            let url = Url::parse(&format!("http://example.org:{port}/")).unwrap();
+            robots_cache.wait(group, &url, port);
+            robots_cache.begin(group, &url);
+            let now = Moment(i64::from(port));
+            assert_eq!(robots_cache.refuse(group, &url, reach, now), [port]);
+            // Whoever waited is told so by the request itself.
+            let word = robots_cache.ask(group, &url, reach, now);
+            assert_eq!(word, Permission::Known(Permit::Go));
+        }
+        assert_eq!(robots_cache.origins.len(), MOST_ORIGINS);
+        // What is known of its other ports is held all the same, and not written again.
+        assert_eq!(robots_cache.kept(group).len(), 1);
+        assert!(robots_cache.take_unkept().is_empty());
     }
 
     #[test]
