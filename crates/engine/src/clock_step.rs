@@ -9,7 +9,7 @@
 //! What is thrown away because of its age cannot be had back, so that there a clock is not
 //! believed as easily: see [`TrustedNow`].
 
-use springtide_store::{Fact, Host, Moment, Reader, Sqlite, Writer as _};
+use springtide_store::{Fact, Moment, Reader, Sqlite, Writer as _};
 
 use crate::Error;
 use crate::clock::{Clock, Machine};
@@ -139,8 +139,18 @@ pub(crate) fn shift_hosts(store: &mut Sqlite, clock: &Clock) -> Result<(), Error
         facts.push(Fact::Note(MACHINE, Some(to_bytes(machine))));
     }
     if let (true, Some(by)) = (is_moved, moved_by) {
-        let hosts = store.hosts()?.into_iter();
-        facts.extend(hosts.map(|host| Fact::Host(moved(host, by))));
+        let moved = |at: Moment| Moment(at.0.saturating_add(by));
+        for mut host in store.hosts()? {
+            host.requested_at = host.requested_at.map(moved);
+            host.not_before = host.not_before.map(moved);
+            facts.push(Fact::Host(host));
+        }
+        for (group, mut of_group) in store.robots()? {
+            for robots in &mut of_group {
+                robots.fetched_at = moved(robots.fetched_at);
+            }
+            facts.push(Fact::Robots(group, of_group));
+        }
     }
     // In one batch: whoever is killed here has moved all of them, or none.
     Ok(store.commit(&facts)?)
@@ -155,16 +165,6 @@ fn moved_by(store: &dyn Reader, clock: &Clock) -> Result<Option<i64>, Error> {
     let before = store.note(MACHINE)?.and_then(|bytes| from_bytes(&bytes));
     let before = before.filter(|before| before.boot == machine.boot);
     Ok(before.map(|before| machine.up_since.saturating_sub(before.up_since)))
-}
-
-fn moved(mut host: Host, by: i64) -> Host {
-    let moved = |at: Moment| Moment(at.0.saturating_add(by));
-    host.requested_at = host.requested_at.map(moved);
-    host.not_before = host.not_before.map(moved);
-    for robots in &mut host.robots {
-        robots.fetched_at = moved(robots.fetched_at);
-    }
-    host
 }
 
 fn to_bytes(machine: Machine) -> Vec<u8> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use springtide_policy::agenda::Gate;
-use springtide_store::{Fact, Reader, Robots, RobotsAnswer, SourceKind, Sqlite, Writer};
+use springtide_store::{Fact, Robots, RobotsAnswer, SourceKind, Sqlite, Writer};
 use url::Url;
 
 use crate::clock::{self, Clock};
@@ -84,9 +84,7 @@ pub async fn inspect(
     let mut store = Sqlite::create_or_open(folder.join(".springtide"))?;
     clock_step::shift_hosts(&mut store, &clock)?;
     let (mut gate, mut robots_cache) = (Gate::default(), RobotsCache::default());
-    for host in store.hosts()? {
-        robots_cache::recall(&mut gate, &mut robots_cache, &host, clock.now());
-    }
+    robots_cache::recall(&mut gate, &mut robots_cache, &store, clock.now())?;
     let mut inspector = Inspector {
         group_ids: GroupIds::read(&store)?,
         client: Client::over(wire, &settings.http, clock)?,
@@ -359,13 +357,12 @@ impl Inspector<'_> {
     }
 
     fn keep(&mut self) -> Result<(), Error> {
-        let mut hosts = self.gate.take_unkept();
-        hosts.extend(self.robots_cache.take_unkept());
-        let hosts = hosts.into_iter();
-        let facts: Vec<Fact> = hosts
-            .filter_map(|group| robots_cache::host(&self.gate, &self.robots_cache, group))
+        let hosts = self.gate.take_unkept().into_iter();
+        let mut facts: Vec<Fact> = hosts
+            .filter_map(|group| robots_cache::host(&self.gate, group))
             .map(Fact::Host)
             .collect();
+        facts.extend(self.robots_cache.take_unkept());
         Ok(self.store.commit(&facts)?)
     }
 }

@@ -1,11 +1,11 @@
 //! What the robots.txt of origins say, and who waits to hear it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 
 use springtide_policy::agenda::{Gate, LimitMemory};
 use springtide_policy::{GroupId, Span, Time};
-use springtide_store::{Host, Moment, Robots, RobotsAnswer};
+use springtide_store::{Fact, Host, Moment, Reader, Robots, RobotsAnswer};
 use url::Url;
 
 use crate::clock;
@@ -70,8 +70,7 @@ const REFUSED_FOR: i64 = 60_000;
 /// Origins of one group that are held, with their robots.txt or because it was refused: beyond
 /// that, those that were asked for longest ago are forgotten.
 const MOST_ORIGINS: usize = 32;
-/// The same in bytes: two of the longest. All of a group is written with each request to
-/// it.
+/// The same in bytes: two of the longest. All of a group is written when one is another.
 const MOST_BYTES_OF_GROUP: usize = 2 * robots::MAX_BYTES;
 /// Bytes of all robots.txt that are held, parsed some ten times as much: those of some
 /// thirty thousand hosts, where each has a page of it. Whoever is forgotten is asked again.
@@ -214,16 +213,19 @@ impl<W> RobotsCache<W> {
         delays.max().map_or(Span::ZERO, clock::span)
     }
 
-    /// All robots.txt of a group, to be kept.
+    /// All robots.txt of a group.
     pub(crate) fn kept(&self, group: GroupId) -> Vec<Robots> {
         self.of_group(group)
             .map(|(robots, _)| robots.clone())
             .collect()
     }
 
-    /// Groups of which something else is to be kept than the last time.
-    pub(crate) fn take_unkept(&mut self) -> BTreeSet<GroupId> {
-        std::mem::take(&mut self.unkept)
+    /// What is to be kept of groups of which it is something else than the last time.
+    pub(crate) fn take_unkept(&mut self) -> Vec<Fact> {
+        let unkept = std::mem::take(&mut self.unkept).into_iter();
+        unkept
+            .map(|group| Fact::Robots(group, self.kept(group)))
+            .collect()
     }
 
     /// Everyone who waits gives up.
@@ -346,7 +348,7 @@ impl<W> Origin<W> {
 }
 
 /// What is to be kept of a host, if it is known.
-pub(crate) fn host<W>(gate: &Gate, robots_cache: &RobotsCache<W>, group: GroupId) -> Option<Host> {
+pub(crate) fn host(gate: &Gate, group: GroupId) -> Option<Host> {
     let memory = gate.remember(group)?;
     let moment = |at: Option<Time>| at.and_then(clock::moment_of);
     Some(Host {
@@ -355,30 +357,37 @@ pub(crate) fn host<W>(gate: &Gate, robots_cache: &RobotsCache<W>, group: GroupId
         not_before: moment(memory.not_before),
         pause: memory.pause,
         n_failures: memory.n_failures,
-        robots: robots_cache.kept(group),
     })
 }
 
-/// Takes in what was kept of a host.
+/// Takes in what was kept of hosts.
 pub(crate) fn recall<W>(
     gate: &mut Gate,
     robots_cache: &mut RobotsCache<W>,
-    host: &Host,
+    store: &dyn Reader,
     now: Moment,
-) {
-    let memory = LimitMemory {
-        requested_at: host.requested_at.map(clock::time),
-        not_before: host.not_before.map(clock::time),
-        pause: host.pause,
-        n_failures: host.n_failures,
-    };
-    gate.recall(host.group, memory, clock::time(now));
-    let robots = host.robots.iter();
-    let robots: Vec<Robots> = robots
-        .map(|known| robots::recalled(known, host.requested_at, now))
-        .collect();
-    robots_cache.recall(host.group, &robots, now);
-    gate.set_own_gap(host.group, robots_cache.crawl_delay(host.group));
+) -> Result<(), springtide_store::Error> {
+    let mut requested_at = HashMap::new();
+    for host in store.hosts()? {
+        let memory = LimitMemory {
+            requested_at: host.requested_at.map(clock::time),
+            not_before: host.not_before.map(clock::time),
+            pause: host.pause,
+            n_failures: host.n_failures,
+        };
+        gate.recall(host.group, memory, clock::time(now));
+        requested_at.insert(host.group, host.requested_at);
+    }
+    for (group, kept) in store.robots()? {
+        let requested_at = requested_at.get(&group).copied().flatten();
+        let kept = kept.iter();
+        let kept: Vec<Robots> = kept
+            .map(|known| robots::recalled(known, requested_at, now))
+            .collect();
+        robots_cache.recall(group, &kept, now);
+        gate.set_own_gap(group, robots_cache.crawl_delay(group));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -416,7 +425,7 @@ mod tests {
         );
         robots_cache.wait(group, &url("/page"), 7);
         // It could not be had: what was known before is handed back.
-        assert_eq!(robots_cache.set(group, old, now), [7]);
+        assert_eq!(robots_cache.set(group, old.clone(), now), [7]);
         let later = Moment(now.0 + 1000);
         assert_eq!(
             robots_cache.ask(group, &url("/page"), Reach::default(), later),
@@ -427,10 +436,9 @@ mod tests {
             robots_cache.ask(group, &url("/private"), Reach::default(), later),
             Permission::Unknown
         );
-        assert_eq!(
-            robots_cache.take_unkept().into_iter().collect::<Vec<_>>(),
-            [group]
-        );
+        // It is kept once, and not again with whatever is kept of its host.
+        assert_eq!(robots_cache.take_unkept(), [Fact::Robots(group, vec![old])]);
+        assert_eq!(robots_cache.take_unkept(), []);
     }
 
     #[test]
@@ -471,7 +479,7 @@ mod tests {
         assert_eq!(robots_cache.origins.len(), MOST_ORIGINS);
         // What is known of its other ports is held all the same, and not written again.
         assert_eq!(robots_cache.kept(group).len(), 1);
-        assert!(robots_cache.take_unkept().is_empty());
+        assert_eq!(robots_cache.take_unkept(), []);
     }
 
     #[test]

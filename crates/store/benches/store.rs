@@ -359,12 +359,15 @@ fn polled(mut kept: Kept, now: i64) -> Vec<Fact> {
             not_before: None,
             pause: None,
             n_failures: 0,
-            robots: vec![Robots {
+        }),
+        Fact::Robots(
+            element.host,
+            vec![Robots {
                 origin: "https://example.org".into(),
                 fetched_at: Moment(0),
                 answer: RobotsAnswer::Rules("User-agent: *\nDisallow: /private\n".repeat(30)),
             }],
-        }),
+        ),
     ];
     if is_change {
         kept.history.n_changes += 1;

@@ -47,6 +47,9 @@ pub enum Fact {
     Query(Query),
     /// What is known of a host.
     Host(Host),
+    /// All robots.txt of a group, one for every origin (scheme, name and port) in it, instead
+    /// of those before.
+    Robots(GroupId, Vec<Robots>),
     /// What is to be remembered of something.
     Memory(MemoryOf, Vec<u8>),
     /// Anything else, by name; nothing to forget it.
@@ -516,8 +519,6 @@ pub struct Host {
     pub pause: Option<Pause>,
     /// Requests in a row that failed.
     pub n_failures: u32,
-    /// Its robots.txt: one for every origin (scheme, name and port) in the group.
-    pub robots: Vec<Robots>,
 }
 
 /// A robots.txt.

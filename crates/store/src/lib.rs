@@ -111,6 +111,8 @@ pub trait Reader: Send {
     fn groups_by_id(&self, ids: &[GroupId]) -> Result<Vec<Group>, Error>;
     /// What is known of hosts: of outermost groups.
     fn hosts(&self) -> Result<Vec<Host>, Error>;
+    /// The robots.txt of groups that have any.
+    fn robots(&self) -> Result<Vec<(GroupId, Vec<Robots>)>, Error>;
     /// What is remembered of something, if anything is.
     fn memory(&self, of: MemoryOf) -> Result<Option<Vec<u8>>, Error>;
     /// What is remembered of groups; those of which anything is.

@@ -5,8 +5,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::{
     Audit, BodyId, Brief, Change, ChangeFilter, ElementId, Error, Fact, Group, GroupId, Host, Kept,
-    KeptPoll, MemoryOf, Moment, Numbers, Poll, Query, Reader, Source, SourceId, State, Writer,
-    sqlite,
+    KeptPoll, MemoryOf, Moment, Numbers, Poll, Query, Reader, Robots, Source, SourceId, State,
+    Writer, sqlite,
 };
 
 /// Facts, kept in memory: for tests, and for a run that leaves nothing behind.
@@ -29,6 +29,7 @@ struct Facts {
     groups: BTreeMap<GroupId, Group>,
     memories: BTreeMap<MemoryOf, Vec<u8>>,
     hosts: BTreeMap<GroupId, Host>,
+    robots: BTreeMap<GroupId, Vec<Robots>>,
     notes: BTreeMap<&'static str, Vec<u8>>,
     elements: BTreeMap<ElementId, Kept>,
     next_element: u32,
@@ -167,6 +168,9 @@ impl Facts {
             Fact::Host(host) => {
                 self.hosts.insert(host.group, host.clone());
             }
+            Fact::Robots(group, robots) => {
+                self.robots.insert(*group, robots.clone());
+            }
             Fact::Memory(of, bytes) => {
                 self.memories.insert(*of, bytes.clone());
             }
@@ -219,6 +223,14 @@ impl Reader for Memory {
     fn hosts(&self) -> Result<Vec<Host>, Error> {
         let facts = self.facts();
         Ok(facts.hosts.values().cloned().collect())
+    }
+
+    fn robots(&self) -> Result<Vec<(GroupId, Vec<Robots>)>, Error> {
+        let facts = self.facts();
+        let robots = facts.robots.iter().filter(|(_, robots)| !robots.is_empty());
+        Ok(robots
+            .map(|(group, robots)| (*group, robots.clone()))
+            .collect())
     }
 
     fn memory(&self, of: MemoryOf) -> Result<Option<Vec<u8>>, Error> {

@@ -585,16 +585,15 @@ impl Engine {
 
     /// Keeps everything that was said and decided since the last time, in one batch.
     fn keep(&mut self) -> Result<(), Error> {
-        let mut hosts = self.agenda.gate_mut().take_unkept();
-        hosts.extend(self.robots_cache.take_unkept());
-        if self.ledger.is_empty() && self.launches.is_empty() && hosts.is_empty() {
+        let hosts = self.agenda.gate_mut().take_unkept();
+        let mut facts = self.robots_cache.take_unkept();
+        let is_idle = hosts.is_empty() && facts.is_empty();
+        if self.ledger.is_empty() && self.launches.is_empty() && is_idle {
             return Ok(());
         }
-        let mut facts: Vec<Fact> = hosts
-            .into_iter()
-            .filter_map(|group| robots_cache::host(self.agenda.gate(), &self.robots_cache, group))
-            .map(Fact::Host)
-            .collect();
+        let hosts = hosts.into_iter();
+        let hosts = hosts.filter_map(|group| robots_cache::host(self.agenda.gate(), group));
+        facts.extend(hosts.map(Fact::Host));
         let scheduler = self.agenda.scheduler();
         for group in std::mem::take(&mut self.changed_groups) {
             if let Some(memory) = scheduler.remember_group(group) {

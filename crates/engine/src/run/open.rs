@@ -100,9 +100,7 @@ impl Engine {
             }
         }
         let mut robots_cache = RobotsCache::default();
-        for host in ledger.store().hosts()? {
-            robots_cache::recall(agenda.gate_mut(), &mut robots_cache, &host, now);
-        }
+        robots_cache::recall(agenda.gate_mut(), &mut robots_cache, ledger.store(), now)?;
 
         let (to_loop, messages) = mpsc::unbounded_channel();
         let context = PollContext {

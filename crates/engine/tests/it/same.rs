@@ -26,7 +26,7 @@ use springtide_sim::project::{
 };
 use springtide_sim::world::World as Simulated;
 use springtide_store::{
-    ElementId, Fact, Group, GroupId, Host, Moment, Reader, Robots, RobotsAnswer, Role, SourceKind,
+    ElementId, Fact, Group, GroupId, Moment, Reader, Robots, RobotsAnswer, Role, SourceKind,
     Sqlite, Writer,
 };
 
@@ -178,18 +178,12 @@ fn settings_of(drawn: &Drawn, origins: &[Origin], folder: &Path) -> Settings {
 
 /// A host without a robots.txt, as is known.
 fn known_host(group: GroupId, name: &str, now: Moment) -> Fact {
-    Fact::Host(Host {
-        group,
-        requested_at: None,
-        not_before: None,
-        pause: None,
-        n_failures: 0,
-        robots: vec![Robots {
-            origin: format!("http://{name}"),
-            fetched_at: now,
-            answer: RobotsAnswer::None,
-        }],
-    })
+    let robots = Robots {
+        origin: format!("http://{name}"),
+        fetched_at: now,
+        answer: RobotsAnswer::None,
+    };
+    Fact::Robots(group, vec![robots])
 }
 
 /// Takes in the pages, whose robots.txt are known; says what there is to simulate.

@@ -66,7 +66,7 @@ macro_rules! conformance {
                 sources_are_kept_and_come_in_the_order_of_their_numbers,
                 totals_and_errors_are_those_of_their_source,
                 groups_are_kept_and_found_by_number,
-                hosts_are_kept_with_every_robots_txt,
+                hosts_and_robots_txt_are_kept_each_for_itself,
                 what_is_remembered_is_kept_by_what_it_is_of,
                 notes_are_kept_and_forgotten,
                 a_new_element_is_found_by_number_and_by_locator,

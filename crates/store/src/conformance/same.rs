@@ -9,6 +9,7 @@ pub fn assert_same(a: &dyn Reader, b: &dyn Reader, n_elements: u32, n_others: u3
     assert_eq!(a.sources().unwrap(), b.sources().unwrap());
     assert_eq!(a.groups().unwrap(), b.groups().unwrap());
     assert_eq!(a.hosts().unwrap(), b.hosts().unwrap());
+    assert_eq!(a.robots().unwrap(), b.robots().unwrap());
     assert_eq!(a.group_memories().unwrap(), b.group_memories().unwrap());
     for of in memories(n_others) {
         assert_eq!(a.memory(of).unwrap(), b.memory(of).unwrap(), "{of:?}");

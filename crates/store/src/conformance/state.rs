@@ -16,6 +16,7 @@ pub fn an_empty_store_has_no_answers(store: &mut dyn Writer) {
     assert_eq!(sources(store), []);
     assert_eq!(store.groups().unwrap(), []);
     assert_eq!(store.hosts().unwrap(), []);
+    assert_eq!(store.robots().unwrap(), []);
     assert_eq!(store.group_memories().unwrap(), []);
     let whole = MemoryOf::Scheduler(Partition::WHOLE);
     assert_eq!(store.memory(whole).unwrap(), None);
@@ -111,8 +112,9 @@ pub fn groups_are_kept_and_found_by_number(store: &mut dyn Writer) {
     assert_eq!(some, [all[3].clone(), all[0].clone()]);
 }
 
-/// A host is kept whole and replaced whole.
-pub fn hosts_are_kept_with_every_robots_txt(store: &mut dyn Writer) {
+/// A host is kept whole and replaced whole; so are the robots.txt of a group, and neither
+/// changes the other.
+pub fn hosts_and_robots_txt_are_kept_each_for_itself(store: &mut dyn Writer) {
     let robots = |origin: &str, answer| Robots {
         origin: origin.into(),
         fetched_at: Moment(4),
@@ -124,14 +126,6 @@ pub fn hosts_are_kept_with_every_robots_txt(store: &mut dyn Writer) {
         not_before: Some(Moment(2)),
         pause: Some(Pause::RetryAfter),
         n_failures: 3,
-        robots: vec![
-            robots(
-                "https://b.example",
-                RobotsAnswer::Rules("Disallow: /".into()),
-            ),
-            robots("http://b.example", RobotsAnswer::None),
-            robots("http://b.example:81", RobotsAnswer::Unreachable),
-        ],
     };
     let bare = Host {
         group: group(2),
@@ -139,22 +133,37 @@ pub fn hosts_are_kept_with_every_robots_txt(store: &mut dyn Writer) {
         not_before: None,
         pause: None,
         n_failures: 0,
-        robots: Vec::new(),
     };
-    keep(store, &[Fact::Host(host.clone()), Fact::Host(bare.clone())]);
+    let rules = RobotsAnswer::Rules("Disallow: /".into());
+    let mut of_host = vec![
+        robots("https://b.example", rules.clone()),
+        robots("http://b.example", RobotsAnswer::None),
+        robots("http://b.example:81", RobotsAnswer::Unreachable),
+    ];
+    let other = vec![robots("https://a.example", rules)];
+    keep(
+        store,
+        &[
+            Fact::Host(host.clone()),
+            Fact::Robots(host.group, of_host.clone()),
+            Fact::Robots(bare.group, other.clone()),
+            Fact::Host(bare.clone()),
+        ],
+    );
+    let both = |of_host: &Vec<Robots>| [(group(2), other.clone()), (group(5), of_host.clone())];
     assert_eq!(store.hosts().unwrap(), [bare.clone(), host.clone()]);
+    assert_eq!(store.robots().unwrap(), both(&of_host));
     host.requested_at = Some(Moment(9));
     host.pause = Some(Pause::BackOff);
     keep(store, &[Fact::Host(host.clone())]);
     assert_eq!(store.hosts().unwrap(), [bare.clone(), host.clone()]);
-    host.robots[0].answer = RobotsAnswer::Rules(String::new());
-    keep(store, &[Fact::Host(host.clone())]);
-    assert_eq!(store.hosts().unwrap(), [bare.clone(), host.clone()]);
-    host.robots.remove(1);
-    keep(store, &[Fact::Host(host.clone())]);
-    assert_eq!(store.hosts().unwrap(), [bare.clone(), host.clone()]);
-    host.robots.clear();
-    keep(store, &[Fact::Host(host.clone())]);
+    assert_eq!(store.robots().unwrap(), both(&of_host));
+    of_host[0].answer = RobotsAnswer::Rules(String::new());
+    of_host.remove(1);
+    keep(store, &[Fact::Robots(host.group, of_host.clone())]);
+    assert_eq!(store.robots().unwrap(), both(&of_host));
+    keep(store, &[Fact::Robots(host.group, Vec::new())]);
+    assert_eq!(store.robots().unwrap(), [(group(2), other)]);
     assert_eq!(store.hosts().unwrap(), [bare, host]);
 }
 

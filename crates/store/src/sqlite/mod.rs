@@ -37,7 +37,8 @@ use lock::Lock;
 use crate::private;
 use crate::{
     Audit, BodyId, Brief, Change, ChangeFilter, ElementId, Error, Fact, Group, GroupId, Host, Kept,
-    KeptPoll, MemoryOf, Moment, Numbers, Poll, Problem, Query, Reader, Source, SourceId, Writer,
+    KeptPoll, MemoryOf, Moment, Numbers, Poll, Problem, Query, Reader, Robots, Source, SourceId,
+    Writer,
 };
 
 /// Facts, kept by SQLite in a folder: to write and to read them, or only to read.
@@ -290,6 +291,10 @@ impl<Access: Send> Reader for Sqlite<Access> {
 
     fn hosts(&self) -> Result<Vec<Host>, Error> {
         Ok(read::hosts(&self.connection)?)
+    }
+
+    fn robots(&self) -> Result<Vec<(GroupId, Vec<Robots>)>, Error> {
+        Ok(read::robots(&self.connection)?)
     }
 
     fn memory(&self, of: MemoryOf) -> Result<Option<Vec<u8>>, Error> {

@@ -1,6 +1,6 @@
 //! Reading facts: one function for each question.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -60,48 +60,42 @@ pub(super) fn groups_by_id(connection: &Connection, ids: &[GroupId]) -> Result<V
 }
 
 pub(super) fn hosts(connection: &Connection) -> Result<Vec<Host>> {
-    // One statement for both tables would send the host along with each robots.txt;
-    // a transaction makes two agree as well.
-    let transaction = connection.unchecked_transaction()?;
-    let mut robots: HashMap<GroupId, Vec<Robots>> = HashMap::new();
-    {
-        let mut statement = connection.prepare_cached(
-            "SELECT group_id, origin, fetched_at, answer, rules FROM robots ORDER BY number",
-        )?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            let answer = match (row.get(3)?, row.get(4)?) {
-                (0_u8, Some(rules)) => RobotsAnswer::Rules(rules),
-                (1, None) => RobotsAnswer::None,
-                (2, None) => RobotsAnswer::Unreachable,
-                _ => return Err(damaged("a robots.txt cannot be read")),
-            };
-            robots.entry(group_id(row, 0)?).or_default().push(Robots {
-                origin: row.get(1)?,
-                fetched_at: row.get(2)?,
-                answer,
-            });
-        }
-    }
     let mut statement = connection.prepare_cached(
         "SELECT group_id, requested_at, not_before, not_before_reason, n_failures FROM host \
          ORDER BY group_id",
     )?;
     let hosts = statement.query_map([], |row| {
-        let group = group_id(row, 0)?;
         Ok(Host {
-            group,
+            group: group_id(row, 0)?,
             requested_at: row.get(1)?,
             not_before: row.get(2)?,
             pause: row.get::<_, Option<String>>(3)?.map(pause_named),
             n_failures: row.get(4)?,
-            robots: robots.remove(&group).unwrap_or_default(),
         })
     })?;
-    let hosts = hosts.collect::<Result<_, _>>()?;
-    drop(statement);
-    transaction.commit()?;
-    Ok(hosts)
+    Ok(hosts.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn robots(connection: &Connection) -> Result<Vec<(GroupId, Vec<Robots>)>> {
+    let mut robots: BTreeMap<GroupId, Vec<Robots>> = BTreeMap::new();
+    let mut statement = connection.prepare_cached(
+        "SELECT group_id, origin, fetched_at, answer, rules FROM robots ORDER BY number",
+    )?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let answer = match (row.get(3)?, row.get(4)?) {
+            (0_u8, Some(rules)) => RobotsAnswer::Rules(rules),
+            (1, None) => RobotsAnswer::None,
+            (2, None) => RobotsAnswer::Unreachable,
+            _ => return Err(damaged("a robots.txt cannot be read")),
+        };
+        robots.entry(group_id(row, 0)?).or_default().push(Robots {
+            origin: row.get(1)?,
+            fetched_at: row.get(2)?,
+            answer,
+        });
+    }
+    Ok(robots.into_iter().collect())
 }
 
 /// The number by which an answer is written.

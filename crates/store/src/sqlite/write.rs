@@ -11,7 +11,7 @@ use super::record::{self, Decoded};
 use super::{counter, read};
 use crate::{
     Brief, Change, Copy, Element, ElementId, Fact, Failure, FailureKind, Group, GroupId, History,
-    Host, Kept, MemoryOf, Poll, Query, RobotsAnswer, Source, SourceId, State, Totals,
+    Host, Kept, MemoryOf, Poll, Query, Robots, RobotsAnswer, Source, SourceId, State, Totals,
 };
 
 /// Records of a source that is removed are cleared in chunks of this many elements,
@@ -96,6 +96,7 @@ impl<'a> Batch<'a> {
                 self.hosts.insert(host.group, host);
                 Ok(())
             }
+            Fact::Robots(group, robots) => self.robots(*group, robots),
             Fact::Memory(of, bytes) => {
                 self.memories.insert(*of, bytes);
                 Ok(())
@@ -460,21 +461,12 @@ impl<'a> Batch<'a> {
     }
 
     fn host(&self, host: &Host) -> Result<()> {
-        // A robots.txt may be half a megabyte, and a host is written with every
-        // poll.
-        let digest = robots_digest(host);
-        let is_same = self
-            .connection
-            .prepare_cached("SELECT robots_digest = ? FROM host WHERE group_id = ?")?
-            .query_row(params![digest, host.group.number()], |row| row.get(0))
-            .optional()?;
-        if is_same != Some(true) {
-            self.robots(host)?;
-        }
+        // Earlier programs wrote hosts with their robots.txt, and told by the digest whether
+        // those have to be written. One that is wrong makes them write.
         self.connection
             .prepare_cached(
                 "INSERT OR REPLACE INTO host (group_id, requested_at, not_before, \
-                 not_before_reason, n_failures, robots_digest) VALUES (?, ?, ?, ?, ?, ?)",
+                 not_before_reason, n_failures, robots_digest) VALUES (?, ?, ?, ?, ?, x'')",
             )?
             .execute(params![
                 host.group.number(),
@@ -482,26 +474,25 @@ impl<'a> Batch<'a> {
                 host.not_before,
                 host.pause.map(pause_name),
                 host.n_failures,
-                digest,
             ])?;
         Ok(())
     }
 
-    fn robots(&self, host: &Host) -> Result<()> {
+    fn robots(&self, group: GroupId, robots: &[Robots]) -> Result<()> {
         self.connection
             .prepare_cached("DELETE FROM robots WHERE group_id = ?")?
-            .execute([host.group.number()])?;
+            .execute([group.number()])?;
         let mut statement = self.connection.prepare_cached(
             "INSERT INTO robots (group_id, origin, fetched_at, answer, rules) \
              VALUES (?, ?, ?, ?, ?)",
         )?;
-        for robots in &host.robots {
+        for robots in robots {
             let rules = match &robots.answer {
                 RobotsAnswer::Rules(rules) => Some(rules),
                 RobotsAnswer::None | RobotsAnswer::Unreachable => None,
             };
             statement.execute(params![
-                host.group.number(),
+                group.number(),
                 robots.origin,
                 robots.fetched_at,
                 read::robots_code(&robots.answer),
@@ -630,25 +621,4 @@ fn parts(failure: Option<&Failure>) -> (Option<FailureKind>, Option<&str>, Optio
         ),
         None => (None, None, None),
     }
-}
-
-/// By which it is told whether the robots.txt of a host are others.
-fn robots_digest(host: &Host) -> [u8; 16] {
-    let mut hasher = blake3::Hasher::new();
-    for robots in &host.robots {
-        let rules = match &robots.answer {
-            RobotsAnswer::Rules(rules) => rules.as_str(),
-            RobotsAnswer::None | RobotsAnswer::Unreachable => "",
-        };
-        hasher.update(&(robots.origin.len() as u64).to_le_bytes());
-        hasher.update(robots.origin.as_bytes());
-        hasher.update(&robots.fetched_at.0.to_le_bytes());
-        hasher.update(&[read::robots_code(&robots.answer)]);
-        hasher.update(&(rules.len() as u64).to_le_bytes());
-        hasher.update(rules.as_bytes());
-    }
-    let digest: [u8; 32] = hasher.finalize().into();
-    let mut first = [0; 16];
-    first.copy_from_slice(&digest[..16]);
-    first
 }

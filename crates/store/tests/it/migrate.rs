@@ -197,12 +197,15 @@ fn facts() -> Vec<Fact> {
             not_before: None,
             pause: None,
             n_failures: 0,
-            robots: vec![Robots {
+        }),
+        Fact::Robots(
+            host,
+            vec![Robots {
                 origin: "https://a.example".into(),
                 fetched_at: at,
                 answer: RobotsAnswer::Rules("Disallow: /private".into()),
             }],
-        }),
+        ),
         Fact::Element(element(0)),
         Fact::Kept(Box::new(kept)),
         Fact::Poll(Poll {

@@ -60,6 +60,7 @@ fn fact() -> impl Strategy<Value = Fact> {
             .prop_map(|(id, parent, name)| Fact::Group(Group { id, parent, name })),
         3 => query().prop_map(Fact::Query),
         1 => host().prop_map(Fact::Host),
+        1 => robots().prop_map(|(group, robots)| Fact::Robots(group, robots)),
         2 => (memory_of(), bytes()).prop_map(|(of, bytes)| Fact::Memory(of, bytes)),
         1 => option::of(bytes()).prop_map(|bytes| Fact::Note("note", bytes)),
     ]
@@ -316,6 +317,20 @@ fn query() -> impl Strategy<Value = Query> {
 }
 
 fn host() -> impl Strategy<Value = Host> {
+    let times = prop::array::uniform2(option::of(moment()));
+    let pause = prop_oneof![Just(Pause::BackOff), Just(Pause::RetryAfter)];
+    (group_id(), times, option::of(pause), any::<u32>()).prop_map(
+        |(group, times, pause, n_failures)| Host {
+            group,
+            requested_at: times[0],
+            not_before: times[1],
+            pause,
+            n_failures,
+        },
+    )
+}
+
+fn robots() -> impl Strategy<Value = (GroupId, Vec<Robots>)> {
     let answer = prop_oneof![
         text().prop_map(RobotsAnswer::Rules),
         Just(RobotsAnswer::None),
@@ -326,19 +341,7 @@ fn host() -> impl Strategy<Value = Host> {
         fetched_at,
         answer,
     });
-    let times = prop::array::uniform2(option::of(moment()));
-    let robots = prop::collection::vec(robots, 0..3);
-    let pause = prop_oneof![Just(Pause::BackOff), Just(Pause::RetryAfter)];
-    (group_id(), times, option::of(pause), any::<u32>(), robots).prop_map(
-        |(group, times, pause, n_failures, robots)| Host {
-            group,
-            requested_at: times[0],
-            not_before: times[1],
-            pause,
-            n_failures,
-            robots,
-        },
-    )
+    (group_id(), prop::collection::vec(robots, 0..3))
 }
 
 fn failure() -> impl Strategy<Value = Failure> {
