@@ -11,6 +11,8 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use mysql_async::consts::{ColumnFlags, ColumnType};
+use mysql_async::{Column, Value as Sql};
 use springtide_store::{Bodies, RobotsAnswer};
 use url::Url;
 
@@ -23,6 +25,8 @@ use crate::source::links::links;
 use crate::source::list::ListReader;
 use crate::source::sitemap::{Hosts, ListingLimits, parse_sitemap};
 use crate::source::websub;
+use crate::table::mysql;
+use crate::table::value::Value;
 
 /// The longest input: longer ones find nothing that these do not, and take their time.
 const MAX_INPUT: usize = 1 << 16;
@@ -388,6 +392,101 @@ fn fuzz_list() {
             let _ = list.take(1000).count();
         }
         let _ = crate::search::rows::FileRows::parse(bytes);
+    });
+}
+
+/// An input is the letter of a column's type, a digit (1 where it is unsigned, 2 where its
+/// character set is binary, 3 where both) and what a server sends.
+#[test]
+fn fuzz_mysql() {
+    use ColumnType as Type;
+    let kinds = [
+        (b'i', Type::MYSQL_TYPE_LONGLONG),
+        (b'y', Type::MYSQL_TYPE_YEAR),
+        (b'f', Type::MYSQL_TYPE_DOUBLE),
+        (b'd', Type::MYSQL_TYPE_DATE),
+        (b'm', Type::MYSQL_TYPE_DATETIME),
+        (b'z', Type::MYSQL_TYPE_TIMESTAMP),
+        (b't', Type::MYSQL_TYPE_TIME),
+        (b'n', Type::MYSQL_TYPE_NEWDECIMAL),
+        (b'j', Type::MYSQL_TYPE_JSON),
+        (b'b', Type::MYSQL_TYPE_BIT),
+        (b's', Type::MYSQL_TYPE_VAR_STRING),
+        (b'x', Type::MYSQL_TYPE_BLOB),
+    ];
+    let words = [
+        "-",
+        "+",
+        ".",
+        "0",
+        "e",
+        "E308",
+        "NaN",
+        "inf",
+        ":",
+        " ",
+        "838:59:59.000000",
+        "0000-00-00",
+        "18446744073709551615",
+        "-9223372036854775808",
+        "\0",
+        "\"",
+        "\\",
+        "\u{2028}",
+        "\u{fffd}",
+    ];
+    fuzz("mysql", &words, move |bytes| {
+        let [kind, flags, sent @ ..] = bytes else {
+            return;
+        };
+        let named = kinds.iter().find(|(letter, _)| letter == kind);
+        let (_, kind) = named.unwrap_or(&kinds[usize::from(*kind) % kinds.len()]);
+        let is_unsigned = flags & 1 == 1;
+        let column = Column::new(*kind)
+            .with_flags(match is_unsigned {
+                true => ColumnFlags::UNSIGNED_FLAG,
+                false => ColumnFlags::empty(),
+            })
+            .with_character_set(if flags & 2 == 2 { 63 } else { 45 });
+        let number = |at: usize| {
+            let bytes = sent.iter().skip(at).chain(&[0; 8]).take(8);
+            bytes.fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
+        };
+        let byte = |at: usize| number(at) as u8;
+        let is_negative = byte(0) & 1 == 1;
+        let (days, micros) = (number(0) as u32, number(5) as u32);
+        let said = [
+            mysql::of_text(Sql::Bytes(sent.to_vec()), &column),
+            mysql::of_sql(Sql::Bytes(sent.to_vec()), &column),
+            mysql::of_sql(Sql::Int(number(0).cast_signed()), &column),
+            mysql::of_sql(Sql::UInt(number(0)), &column),
+            mysql::of_sql(Sql::Float(f32::from_bits(number(0) as u32)), &column),
+            mysql::of_sql(Sql::Double(f64::from_bits(number(0))), &column),
+            mysql::of_sql(
+                Sql::Date(
+                    number(0) as u16,
+                    byte(2),
+                    byte(3),
+                    byte(4),
+                    byte(5),
+                    byte(6),
+                    micros,
+                ),
+                &column,
+            ),
+            mysql::of_sql(
+                Sql::Time(is_negative, days, byte(4), byte(5), byte(6), micros),
+                &column,
+            ),
+        ];
+        for value in said.into_iter().flatten() {
+            // Whatever was sent is had back from a body as it was read.
+            let mut written = Vec::new();
+            value.write_json(&mut written);
+            assert_eq!(serde_json::to_vec(&value.to_json()).unwrap(), written);
+            let raw: &serde_json::value::RawValue = serde_json::from_slice(&written).unwrap();
+            assert_eq!(Value::of_raw(raw), Some(value));
+        }
     });
 }
 

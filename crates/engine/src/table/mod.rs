@@ -13,13 +13,13 @@ mod copy;
 mod cursor;
 mod database;
 mod digest;
-mod mysql;
+pub(crate) mod mysql;
 mod postgres;
 mod reader;
 mod sqlite;
 mod statement;
 mod tls;
-mod value;
+pub(crate) mod value;
 
 use std::collections::HashSet;
 use std::ops::Range as Span;

@@ -387,7 +387,7 @@ fn rows_of(
 }
 
 /// A value of a column, from the server's spelling of it.
-fn of_text(value: Sql, column: &Kind) -> Result<Value, FetchFailure> {
+pub(crate) fn of_text(value: Sql, column: &Kind) -> Result<Value, FetchFailure> {
     use ColumnType as Type;
     let Sql::Bytes(bytes) = value else {
         return of_sql(value, column);
@@ -448,7 +448,7 @@ fn short_fraction(text: &str) -> &str {
 }
 
 /// A value of a column, from its bits.
-fn of_sql(value: Sql, column: &Kind) -> Result<Value, FetchFailure> {
+pub(crate) fn of_sql(value: Sql, column: &Kind) -> Result<Value, FetchFailure> {
     use ColumnType as Type;
     let kind = column.column_type();
     let is_unsigned = column.flags().contains(ColumnFlags::UNSIGNED_FLAG);
@@ -483,7 +483,8 @@ fn of_sql(value: Sql, column: &Kind) -> Result<Value, FetchFailure> {
         }
         Sql::Time(is_negative, days, hours, minutes, seconds, micros) => {
             let sign = if is_negative { "-" } else { "" };
-            let hours = days * 24 + u32::from(hours);
+            // A server may say anything: days beyond its own range are no reason to panic.
+            let hours = u64::from(days) * 24 + u64::from(hours);
             let part = fraction(micros);
             Value::Text(format!("{sign}{hours:02}:{minutes:02}:{seconds:02}{part}"))
         }
