@@ -205,6 +205,12 @@ fn written(
         text.sample("", &[], disk.store_bytes as f64);
         text.family("springtide_bodies_bytes", "gauge", "What the bodies take");
         text.sample("", &[], disk.bodies_bytes as f64);
+        text.family(
+            "springtide_copies_bytes",
+            "gauge",
+            "What the copies of tables take",
+        );
+        text.sample("", &[], disk.copies_bytes as f64);
     }
     text.family(
         "springtide_events_missed_total",

@@ -500,7 +500,7 @@ fn schemas() -> Value {
         "Budget": exact(json!({
             "per_day": number, "used_today": count, "price": maybe, "short_per_day": maybe
         })),
-        "Disk": exact(json!({ "store_bytes": count, "bodies_bytes": count })),
+        "Disk": exact(json!({ "store_bytes": count, "bodies_bytes": count, "copies_bytes": count })),
         "Status": exact(status),
         "SourceStatus": exact(source_status),
         "Source": exact(json!({

@@ -1,5 +1,6 @@
 //! What of a project is handed to a server: its folder, and its file.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -136,17 +137,26 @@ impl Folder {
         }
     }
 
-    /// How much store and bodies take.
-    pub(crate) fn disk(&self) -> Result<Disk, Error> {
-        let length = |name: &str| {
-            let path = self.folder.join(STORE).join(name);
-            std::fs::metadata(path).map_or(0, |metadata| metadata.len())
-        };
+    /// How much store, bodies and copies of tables take.
+    fn disk(&self, settings: &Settings) -> Result<Disk, Error> {
+        // Several tables may be in one file.
+        let copies: BTreeSet<&Path> = (settings.sources.iter())
+            .filter_map(|source| Some(source.table.as_ref()?.copy.as_path()))
+            .collect();
         Ok(Disk {
-            store_bytes: ["store.db", "store.db-wal"].into_iter().map(length).sum(),
+            store_bytes: database_bytes(&self.folder.join(STORE).join("store.db")),
             bodies_bytes: self.bodies()?.n_bytes()?,
+            copies_bytes: copies.into_iter().map(database_bytes).sum(),
         })
     }
+}
+
+/// How much a file of SQLite takes, with its log.
+fn database_bytes(path: &Path) -> u64 {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let length = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    length(path) + length(Path::new(&log))
 }
 
 /// How it stands with the project in a folder, with all that `status --json` shows.
@@ -164,7 +174,7 @@ pub fn status(
     let store = folder.store()?;
     let sources = view::sources(&*store, settings, now)?;
     let mut status = view::status(&*store, settings, &sources, since, now)?;
-    status.disk = Some(folder.disk()?);
+    status.disk = Some(folder.disk(settings)?);
     if target.is_set() {
         let needed = view::budget_for(&*store, settings, target, now)?;
         let short = needed.map(|needed| (needed - status.budget.per_day).max(0.0));

@@ -228,8 +228,12 @@ fn print(
         plural(document.n_changes, "change")
     ));
     if let Some(disk) = document.disk {
+        let copies = match disk.copies_bytes {
+            0 => String::new(),
+            n => format!(", {} for copies of tables", size(n)),
+        };
         lines.push(format!(
-            "disk        {} for bodies, {} for the store",
+            "disk        {} for bodies, {} for the store{copies}",
             size(disk.bodies_bytes),
             size(disk.store_bytes)
         ));

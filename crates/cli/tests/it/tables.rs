@@ -99,6 +99,10 @@ fn a_sqlite_table_is_listed_added_copied_and_exported() {
         let copy = std::fs::metadata(place.path(".springtide/copies/orders.db")).unwrap();
         assert_eq!(copy.permissions().mode() & 0o777, 0o600);
     }
+    let disk = document(&place.run("status --json").ok())["disk"].clone();
+    assert!(disk["copies_bytes"].as_u64() > Some(4096), "{disk}");
+    let shown = place.run("status").ok().stdout;
+    assert!(shown.contains(" for copies of tables"), "{shown}");
     shop(
         "UPDATE orders SET status = 'paid', updated_at = '2026-01-02T00:00:00Z', total = 119 WHERE id = 7",
     );

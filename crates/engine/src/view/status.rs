@@ -82,6 +82,8 @@ pub struct Disk {
     pub store_bytes: u64,
     /// Bodies, and where they are.
     pub bodies_bytes: u64,
+    /// Copies of tables.
+    pub copies_bytes: u64,
 }
 
 /// How it stands with a source.

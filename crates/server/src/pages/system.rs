@@ -40,6 +40,7 @@ struct SystemPage {
     queue: Option<Queue>,
     store: Html,
     bodies: Html,
+    copies: Html,
     retention: Vec<(String, String)>,
     checkup: CheckupCard,
     receivers: Vec<ReceiverRow>,
@@ -237,6 +238,7 @@ async fn shown(
         checkup: checkup_card(app, now),
         store: bytes("disk.store_bytes", disk.map(|disk| disk.store_bytes)),
         bodies: bytes("disk.bodies_bytes", disk.map(|disk| disk.bodies_bytes)),
+        copies: bytes("disk.copies_bytes", disk.map(|disk| disk.copies_bytes)),
         receivers: (receivers.into_iter())
             .map(|receiver| ReceiverRow {
                 name: receiver.name,
