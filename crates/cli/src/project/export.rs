@@ -254,21 +254,19 @@ impl Exporter<'_> {
         let mut batch = names.map(|_| Texts::default());
         let mut n = 0;
         let mut write = |batch: &mut [Texts; 17]| {
-            let cells: Vec<Cells<'_>> = batch.iter().map(Cells::Texts).collect();
-            output.write(&cells)?;
-            drop(cells);
+            let cells = batch.iter().zip(names);
+            let cells = cells.map(|(texts, name)| match FOREIGN.contains(&name) {
+                true => Cells::Foreign(texts),
+                false => Cells::Texts(texts),
+            });
+            output.write(&cells.collect::<Vec<_>>())?;
             *batch = names.map(|_| Texts::default());
             Outcome::Ok(())
         };
-        let is_csv = to.is_none_or(|to| to.extension().is_none_or(|ending| ending != "parquet"));
         self.each(&mut |_, row| {
             n += 1;
-            for ((texts, cell), name) in batch.iter_mut().zip(cells(row)).zip(names) {
-                let is_foreign = FOREIGN.contains(&name);
-                match is_csv && is_foreign && could_be_formula(&cell) {
-                    true => texts.push(&format!("'{cell}")),
-                    false => texts.push(&cell),
-                }
+            for (texts, cell) in batch.iter_mut().zip(cells(row)) {
+                texts.push(&cell);
             }
             if batch[0].len() >= BATCH {
                 write(&mut batch)?;
@@ -283,11 +281,6 @@ impl Exporter<'_> {
 
 /// Columns whose texts others have written.
 const FOREIGN: [&str; 5] = ["source", "locator", "group", "reason", "error"];
-
-/// Whether a program for tables would take a text for a formula, and work it out.
-fn could_be_formula(text: &str) -> bool {
-    text.starts_with(['=', '+', '-', '@', '\t', '\r'])
-}
 
 /// The cells of a row; nothing where nothing is known.
 fn cells(row: &ElementView) -> [String; 17] {
@@ -356,19 +349,4 @@ fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.persist(path)?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_could_be_worked_out_is_told_from_what_could_not() {
-        for text in ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1"] {
-            assert!(could_be_formula(text), "{text}");
-        }
-        for text in ["", "https://a.example/=1", "'=1", "a"] {
-            assert!(!could_be_formula(text), "{text}");
-        }
-    }
 }

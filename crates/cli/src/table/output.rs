@@ -41,6 +41,8 @@ pub(crate) enum ColumnType {
 /// The cells of a column for some rows.
 pub(crate) enum Cells<'a> {
     Texts(&'a Texts),
+    /// Texts that others wrote.
+    Foreign(&'a Texts),
     Numbers(Vec<f64>),
     Amounts(Vec<f64>),
     Counts(Vec<u64>),
@@ -50,7 +52,7 @@ pub(crate) enum Cells<'a> {
 impl Cells<'_> {
     pub(super) fn len(&self) -> usize {
         match self {
-            Self::Texts(texts) => texts.len(),
+            Self::Texts(texts) | Self::Foreign(texts) => texts.len(),
             Self::Numbers(numbers) | Self::Amounts(numbers) => numbers.len(),
             Self::Counts(counts) => counts.len(),
             Self::Values(values) => values.len(),
@@ -169,7 +171,7 @@ impl Output {
                 if at > 0 {
                     head.push(b',');
                 }
-                push_quoted(&mut head, name);
+                push_foreign(&mut head, name);
             }
             head.push(b'\n');
             thread.write(head);
@@ -419,6 +421,7 @@ fn csv_lines(columns: &[Cells<'_>]) -> Vec<Vec<u8>> {
                 }
                 match column {
                     Cells::Texts(texts) => push_quoted(&mut lines, texts.get(row)),
+                    Cells::Foreign(texts) => push_foreign(&mut lines, texts.get(row)),
                     Cells::Numbers(numbers) => {
                         lines.extend_from_slice(buffer.format(numbers[row]).as_bytes());
                     }
@@ -430,7 +433,7 @@ fn csv_lines(columns: &[Cells<'_>]) -> Vec<Vec<u8>> {
                     Cells::Counts(counts) => {
                         lines.extend_from_slice(counts[row].to_string().as_bytes());
                     }
-                    Cells::Values(values) => push_quoted(&mut lines, &value_text(&values[row])),
+                    Cells::Values(values) => push_foreign(&mut lines, &value_text(&values[row])),
                 }
             }
             lines.push(b'\n');
@@ -450,6 +453,16 @@ pub(super) fn value_text(value: &Value) -> Cow<'_, str> {
             serde_json::Value::String(text) => text,
             plain => plain.to_string(),
         }),
+    }
+}
+
+/// A cell that others wrote. One that a program for tables would take for a formula, and
+/// work out, gets an apostrophe before it.
+fn push_foreign(line: &mut Vec<u8>, text: &str) {
+    let is_number = || text.parse::<f64>().is_ok();
+    match text.starts_with(['=', '+', '-', '@', '\t', '\r']) && !is_number() {
+        true => push_quoted(line, &format!("'{text}")),
+        false => push_quoted(line, text),
     }
 }
 

@@ -410,7 +410,7 @@ impl<W: Write + Send> Writer<W> {
         self.n_waiting += columns.first().map_or(0, Cells::len);
         for (waiting, cells) in self.waiting.iter_mut().zip(columns) {
             match (waiting, cells) {
-                (Waiting::Texts(waiting), Cells::Texts(texts)) => {
+                (Waiting::Texts(waiting), Cells::Texts(texts) | Cells::Foreign(texts)) => {
                     texts.iter().for_each(|text| waiting.push(text));
                 }
                 (Waiting::Numbers(waiting), Cells::Numbers(numbers) | Cells::Amounts(numbers)) => {

@@ -144,6 +144,37 @@ fn a_sqlite_table_is_listed_added_copied_and_exported() {
 }
 
 #[test]
+fn csv_has_no_cell_that_a_program_for_tables_would_work_out() {
+    let rows = "id,title\n=1+1,word\n";
+    let settings = "[budget]\npolls = \"100/day\"\n[source.goods]\nkind = \"table\"\n\
+                    url = \"sqlite:shop.db\"\ntable = \"goods\"\n\
+                    [source.shop]\nkind = \"search\"\nurl = \"http://127.0.0.1:9/{query}/{page}\"\n\
+                    rows = \"rows.csv\"\nattributes = { title = \"words\" }\n\
+                    [source.shop.answer]\nresults = \"/results\"\nid = \"/id\"\n";
+    let place = Place::with("springtide.toml", settings).and("rows.csv", rows);
+    let shop = springtide_sqlite(&place, "shop.db");
+    shop("CREATE TABLE goods (id INTEGER PRIMARY KEY, \"=note\" TEXT)");
+    shop(
+        "INSERT INTO goods (\"=note\") VALUES \
+         ('=1+1'), ('+cmd'), ('-a'), ('@SUM(A1)'), (char(9) || '=1'), ('=a,\"b\"'), \
+         ('-1.50'), (-3), ('1=1'), ('')",
+    );
+    // The shop may not be asked; its rows are known all the same.
+    let run = place.run("run --once --quiet");
+    assert!(matches!(run.code, 0 | 3), "{}", run.stderr);
+    place.run("export rows goods --out goods.csv").ok();
+    assert_eq!(
+        place.read("goods.csv"),
+        "id,'=note\n1,'=1+1\n2,'+cmd\n3,'-a\n4,'@SUM(A1)\n5,'\t=1\n6,\"'=a,\"\"b\"\"\"\n\
+         7,-1.50\n8,-3\n9,1=1\n10,\n"
+    );
+    let csv = place.run("export csv").ok().stdout;
+    assert!(csv.contains(",shop,'=1+1,"), "{csv}");
+    place.run("export rows goods --out goods.jsonl").ok();
+    assert!(place.read("goods.jsonl").contains(r#""=note":"=1+1""#));
+}
+
+#[test]
 fn parquet_has_the_kinds_of_columns_and_what_is_missing() {
     use parquet::basic::Type;
     use parquet::file::reader::{FileReader, SerializedFileReader};
