@@ -41,6 +41,9 @@ const CHANGE_BYTES: u64 = 400;
 const ELEMENT_BYTES: u64 = 2_000;
 const BODY_BYTES: u64 = 800;
 const FIXED_BYTES: u64 = 12 << 20;
+/// Of at least so many seconds, the second half may not take a tenth more memory than the
+/// first. Of fewer, the first has not yet had all that is held at a time.
+const LONG: f64 = 600.0;
 /// How far clocks are set between runs, in milliseconds.
 const STEPS: [i64; 6] = [0, 0, 3_600_000, -600_000, 86_400_000 * 365, -86_400_000];
 
@@ -340,9 +343,9 @@ async fn nothing_adds_up_and_no_promise_is_broken_whatever_happens() {
     let made_up = n_runs as f64 * (1.0 + 0.3 * POLLS_PER_SECOND);
     assert!(n_polls as f64 <= most + made_up, "{n_polls} of {most}");
     assert!((n_polls as f64) > 0.95 * most, "{n_polls} of {most}");
-    // The allocator may keep some of what it had; and among other tests it is not ours alone.
-    let is_flat = after as f64 <= 1.1 * before as f64 + 20_000.0;
-    assert!(is_flat || !is_alone, "{memory:?}");
+    // Among other tests memory is not ours alone.
+    let is_flat = after as f64 <= 1.1 * before as f64;
+    assert!(is_flat || !is_alone || seconds < LONG, "{memory:?}");
 }
 
 /// A run that is dropped leaves what its threads were at to be ended by them; the death of
