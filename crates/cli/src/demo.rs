@@ -24,10 +24,11 @@ use crate::json::print_json;
 use crate::live;
 use crate::moment::brief;
 use crate::plan::significant;
+use crate::project::run::silence_if_unread;
 use crate::project::{Project, serve};
 use crate::signals::Signals;
 use crate::table::{Unfinished, unwritable};
-use crate::talk::{Talk, count, percent};
+use crate::talk::{Speaker, Talk, count, percent};
 
 /// Directories of the site.
 const N_DIRECTORIES: usize = 8;
@@ -136,7 +137,12 @@ pub(crate) fn run(
         write_project(run, &origin, args)?;
     }
 
-    talk.say(format!(
+    let speaker = Speaker::of_lines();
+    let say = |line: String| {
+        // A line that has no room is not missed.
+        let _ = talk == Talk::Quiet || speaker.take(line);
+    };
+    say(format!(
         "a site of {} pages on {}, with {changes_per_second:.1} changes a second;\n\
          {} polls {} to keep up\n\
          learned is springtide, which knows nothing at the start;\n\
@@ -151,7 +157,20 @@ pub(crate) fn run(
         None => SHORT,
     };
     let begun = Instant::now();
-    watch_both(&mut runs, &origin, span, signals, args, talk)?;
+    let told: Option<&dyn Fn(String)> = (!args.json && talk >= Talk::Normal).then_some(&say);
+    let watched = watch_both(&mut runs, &origin, span, signals, told);
+    let is_read = speaker.close();
+    watched.map_err(|failure| silence_if_unread(is_read, failure))?;
+    signals.forget_on_stop();
+    let stopped = || {
+        signals
+            .received()
+            .map(|code| Failure::new(code, "stopped").silent())
+    };
+    if let (false, Some(stopped)) = (is_read, stopped()) {
+        // Nor would anyone read the table.
+        return Err(stopped);
+    }
     let parts = runs
         .each_ref()
         .map(Watched::part)
@@ -169,17 +188,14 @@ pub(crate) fn run(
         print_json(&document)?;
     } else {
         print(&document, colour)?;
-        if let Some(folder) = &args.keep {
+        if let Some(folder) = args.keep.as_ref().filter(|_| is_read) {
             talk.say(format!(
                 "\nlook around: springtide --project {} status, or ls --elements, or log",
                 folder.join("learned").display()
             ));
         }
     }
-    match signals.received() {
-        Some(code) => Err(Failure::new(code, "stopped").silent()),
-        None => Ok(()),
-    }
+    stopped().map_or(Ok(()), Err)
 }
 
 fn seconds(span: springtide_policy::Span) -> Result<Duration, std::time::TryFromFloatSecsError> {
@@ -319,14 +335,13 @@ impl Watched {
     }
 }
 
-/// Runs both engines and tells how they do.
+/// Runs both engines and tells how they do, if anyone wants to know.
 fn watch_both(
     runs: &mut [Watched; 2],
     origin: &Origin,
     span: Duration,
     signals: &Signals,
-    args: &Demo,
-    talk: Talk,
+    say: Option<&dyn Fn(String)>,
 ) -> Outcome<()> {
     let mut engines = Vec::new();
     let (sender, mut events) = mpsc::unbounded_channel();
@@ -377,9 +392,8 @@ fn watch_both(
         let begun = Instant::now();
         let mut ticks = tokio::time::interval(TICK);
         let mut next_line = LINE;
-        let is_live = !args.json && talk >= Talk::Normal;
-        if is_live {
-            talk.say(HEAD);
+        if let Some(say) = say {
+            say(HEAD.to_owned());
         }
         loop {
             tokio::select! {
@@ -396,9 +410,11 @@ fn watch_both(
                     for run in runs.iter_mut() {
                         run.tick(origin.site());
                     }
-                    if is_live && begun.elapsed() >= next_line {
+                    if let Some(say) = say
+                        && begun.elapsed() >= next_line
+                    {
                         next_line += LINE;
-                        talk.say(line(begun.elapsed(), runs, origin.site())?);
+                        say(line(begun.elapsed(), runs, origin.site())?);
                     }
                 }
             }

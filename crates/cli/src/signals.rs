@@ -71,6 +71,12 @@ impl Signals {
         state.on_stop = Some(Box::new(on_stop));
     }
 
+    /// The work is over: from now on a signal ends the process again.
+    pub(crate) fn forget_on_stop(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.on_stop = None;
+    }
+
     /// From now on a hangup calls this, and stops nothing.
     pub(crate) fn on_hangup(&self, on_hangup: impl FnMut() + Send + 'static) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

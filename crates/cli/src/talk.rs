@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::io::Write as _;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
@@ -118,6 +119,51 @@ impl StatusLine {
 impl Drop for StatusLine {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// Someone who says things on a thread of their own: a terminal that is stopped, or a pipe
+/// that nobody reads, holds up nobody else.
+pub(crate) struct Speaker<T> {
+    to_thread: SyncSender<T>,
+    /// Hears of it when the thread has ended.
+    ended: Receiver<()>,
+}
+
+/// Things that wait to be said.
+const MOST_TO_SAY: usize = 1024;
+/// How long the last of them may take.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+impl Speaker<String> {
+    /// Says lines.
+    pub(crate) fn of_lines() -> Self {
+        Self::new(|lines| lines.into_iter().for_each(say_always))
+    }
+}
+
+impl<T: Send + 'static> Speaker<T> {
+    /// `speak` says all that comes until there is no more.
+    pub(crate) fn new(speak: impl FnOnce(Receiver<T>) + Send + 'static) -> Self {
+        let (to_thread, told) = sync_channel(MOST_TO_SAY);
+        let (end, ended) = sync_channel::<()>(0);
+        std::thread::spawn(move || {
+            speak(told);
+            drop(end);
+        });
+        Self { to_thread, ended }
+    }
+
+    /// Hands over something to be said. Says whether there was room for it.
+    pub(crate) fn take(&self, what: T) -> bool {
+        self.to_thread.try_send(what).is_ok()
+    }
+
+    /// Waits a little for all to be said. Says whether it was.
+    pub(crate) fn close(self) -> bool {
+        let Self { to_thread, ended } = self;
+        drop(to_thread);
+        ended.recv_timeout(LAST_WORDS) == Err(RecvTimeoutError::Disconnected)
     }
 }
 

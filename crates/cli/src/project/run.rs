@@ -202,6 +202,7 @@ pub(crate) fn poll(args: &Poll, project: &Project, talk: Talk, signals: &Signals
     };
     let (ended, is_read) = keep_fresh(project, config, options, signals, report, None, &|_| {})?;
     if ended.why == EndReason::Budget {
+        signals.forget_on_stop();
         if args.json {
             print_json(&Summary::new(&ended))?;
         }
@@ -356,7 +357,7 @@ pub(super) fn keep_fresh(
 }
 
 /// Silences a failure if nobody reads standard error: writing to it would block.
-fn silence_if_unread(is_read: bool, failure: Failure) -> Failure {
+pub(crate) fn silence_if_unread(is_read: bool, failure: Failure) -> Failure {
     match is_read {
         true => failure,
         false => failure.silent(),
@@ -444,6 +445,7 @@ pub(super) fn conclude(
         true => talk,
         false => Talk::Quiet,
     };
+    signals.forget_on_stop();
     if as_json {
         print_json(&Summary::new(ended))?;
     }

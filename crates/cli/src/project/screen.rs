@@ -21,7 +21,7 @@ use crate::args::project::LogForm;
 use crate::moment::{self, brief, relative, rfc3339, time_of_day};
 use crate::plan::significant;
 use crate::table::shorten_to;
-use crate::talk::{StatusLine, Talk, count, plural, say_always, size};
+use crate::talk::{Speaker, StatusLine, Talk, count, plural, say_always, size};
 use crate::units::PaceUnit;
 use crate::width;
 
@@ -51,20 +51,13 @@ impl Form {
     }
 }
 
-/// Shows what happens on a thread of its own: a terminal that is stopped, or a pipe that
-/// nobody reads, holds up neither the engine nor its end.
+/// Shows what happens, and holds up neither the engine nor its end.
 pub(super) struct Screen {
-    to_thread: SyncSender<Heard>,
-    /// Hears of it when the thread has ended.
-    ended: Receiver<()>,
+    speaker: Speaker<Heard>,
     /// Events that had no room since the last that had.
     n_missed: u64,
 }
 
-/// Events that wait to be shown.
-const MOST_TO_SHOW: usize = 1024;
-/// How long the last events may take to be shown.
-const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How often the status line is written anew.
 const TICK: Duration = Duration::from_millis(500);
 
@@ -78,8 +71,6 @@ impl Screen {
         settings: &SharedSettings,
         budget_unit: PaceUnit,
     ) -> Self {
-        let (to_thread, told) = sync_channel(MOST_TO_SHOW);
-        let (end, ended) = sync_channel::<()>(0);
         let watch = (form == Form::Terminal).then(|| StatusWatch::keep(project, settings));
         let going_by = settings.lock().unwrap_or_else(PoisonError::into_inner);
         let of_rows = going_by.sources.iter().filter(|s| s.search.is_some());
@@ -87,7 +78,7 @@ impl Screen {
         let rows = RowFields::of(project, of_rows.map(|source| &source.name)).unwrap_or_default();
         let rows = rows.with_tables(&going_by.sources);
         drop(going_by);
-        std::thread::spawn(move || {
+        let speaker = Speaker::new(move |told: Receiver<Heard>| {
             let mut reporter = Reporter::new(form, talk, watch, budget_unit);
             lines.iter().for_each(|line| reporter.note(line));
             loop {
@@ -98,13 +89,9 @@ impl Screen {
                 }
                 reporter.tick();
             }
-            // The status line goes when it is dropped.
-            drop(reporter);
-            drop(end);
         });
         Self {
-            to_thread,
-            ended,
+            speaker,
             n_missed: 0,
         }
     }
@@ -114,28 +101,21 @@ impl Screen {
             Heard::Event(_) => 1,
             Heard::Missed(n) => *n,
         };
-        let has_room = |told| self.to_thread.try_send(told).is_ok();
-        if self.n_missed > 0 && has_room(Heard::Missed(self.n_missed)) {
+        if self.n_missed > 0 && self.speaker.take(Heard::Missed(self.n_missed)) {
             self.n_missed = 0;
         }
-        if self.n_missed > 0 || !has_room(told) {
+        if self.n_missed > 0 || !self.speaker.take(told) {
             self.n_missed += n_told;
         }
     }
 
     /// Waits a little for all to be shown. Says whether it was.
     pub(super) fn close(self) -> bool {
-        let Self {
-            to_thread,
-            ended,
-            n_missed,
-        } = self;
-        if n_missed > 0 {
+        if self.n_missed > 0 {
             // If there is no room for that either, nobody reads it.
-            let _ = to_thread.try_send(Heard::Missed(n_missed));
+            self.speaker.take(Heard::Missed(self.n_missed));
         }
-        drop(to_thread);
-        ended.recv_timeout(LAST_WORDS) == Err(RecvTimeoutError::Disconnected)
+        self.speaker.close()
     }
 }
 

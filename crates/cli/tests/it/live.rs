@@ -588,6 +588,31 @@ fn a_terminal_that_is_stopped_stops_neither_polls_nor_the_end() {
     }
     send("-INT", &child);
     assert_eq!(code_of(child), Some(130));
+
+    let (_reader, stderr) = stalled();
+    let mut command = place.command("demo --for 2s --pages 20");
+    let command = command.stdout(Stdio::null()).stderr(stderr);
+    assert_eq!(code_of(command.spawn().unwrap()), Some(0));
+}
+
+#[test]
+#[cfg(unix)]
+fn a_run_that_is_over_and_cannot_say_so_is_ended_by_one_signal() {
+    let (origin, place) = (origin(3), place());
+    place
+        .run(&format!("add {}", origin.url("/sitemap.xml")))
+        .ok();
+    let (_reader, stdout) = stalled();
+    let mut command = place.command("run --quiet --json --max-polls 1");
+    let child = command.stdout(stdout).stderr(Stdio::null()).spawn();
+    let child = child.unwrap();
+    let start = Instant::now();
+    while origin.n_requests() < 3 || place.run("run --quiet --max-polls 1").code == 11 {
+        assert!(start.elapsed() < Duration::from_secs(60), "it does not end");
+        std::thread::yield_now();
+    }
+    send("-INT", &child);
+    assert_eq!(code_of(child), Some(130));
 }
 
 #[test]
