@@ -440,7 +440,7 @@ fn fuzz_mysql() {
             return;
         };
         let named = kinds.iter().find(|(letter, _)| letter == kind);
-        let (_, kind) = named.unwrap_or(&kinds[usize::from(*kind) % kinds.len()]);
+        let (_, kind) = named.unwrap_or_else(|| &kinds[usize::from(*kind) % kinds.len()]);
         let is_unsigned = flags & 1 == 1;
         let column = Column::new(*kind)
             .with_flags(match is_unsigned {
