@@ -866,7 +866,7 @@ impl Learned {
             }
             let standing = member.standing(node, self.parts_of(index), now.0);
             let worth = worth(elements.get(ElementId(index)));
-            let before = (!member.is_look).then(|| due - member.polled);
+            let before = (!member.is_look).then_some(due - member.polled);
             let (key, is_look) = self.due(index, &path, node, (&standing, worth), before);
             let member = &mut self.members[index as usize];
             (member.key, member.is_look) = (key, is_look);
