@@ -78,7 +78,8 @@ impl Engine {
             self.agenda.remove(poll.id, at);
             return Ok(());
         };
-        if poll.purpose != Purpose::Asked && self.is_unwanted(&kept) {
+        let is_asked = poll.purpose == Purpose::Asked;
+        if !is_asked && self.is_unwanted(&kept) || self.is_retired(&kept) {
             self.agenda.give_back(&poll, at);
             return Ok(());
         }

@@ -220,13 +220,9 @@ impl Engine {
             return Ok(());
         };
         match self.ledger.find(source, &locator)? {
-            Some(mut kept) => {
+            Some(kept) => {
                 if kept.state == State::Gone {
-                    kept.state = State::Failing;
-                    kept.is_unlisted = false;
-                    let (id, group) = (kept.element.id, Some(kept.element.host));
-                    self.ledger.write(kept);
-                    self.agenda.look_at(id, group, at);
+                    self.revive(kept, at);
                 }
             }
             None => {
@@ -523,7 +519,10 @@ impl Engine {
             Some((rest, None)) => {
                 let kept = self.add_block(&own, &rest, Joins::Newest)?;
                 self.set_block(source, kept.element.id, rest, None);
-                self.queue_first_poll(&kept, at);
+                match kept.state {
+                    State::Gone => self.revive(kept, at),
+                    _ => self.queue_first_poll(&kept, at),
+                }
             }
             None => {}
         }
@@ -643,6 +642,12 @@ impl Engine {
         Ok(id)
     }
 
+    /// Whether an element of a table has come to its end.
+    pub(super) fn is_retired(&self, kept: &Kept) -> bool {
+        let is_of_table = self.tables.contains_key(&kept.element.source);
+        is_of_table && kept.state == State::Gone && kept.is_unlisted
+    }
+
     /// Ends an element that was merged into another or is of no more use.
     fn retire(&mut self, before: Kept, why: &str, now: Moment) {
         let mut kept = before.clone();
@@ -657,6 +662,17 @@ impl Engine {
         self.agenda.remove(kept.element.id, clock::time(now));
         self.ledger.count(&before, &kept, None);
         self.ledger.write(kept);
+    }
+
+    /// Has an element that had come to its end polled again.
+    fn revive(&mut self, before: Kept, at: Time) {
+        let mut kept = before.clone();
+        kept.state = State::Failing;
+        kept.is_unlisted = false;
+        let (id, group) = (kept.element.id, Some(kept.element.host));
+        self.ledger.count(&before, &kept, None);
+        self.ledger.write(kept);
+        self.agenda.look_at(id, group, at);
     }
 
     /// The event for a block that a statement brought news of without reading it whole.

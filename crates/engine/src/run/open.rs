@@ -298,6 +298,10 @@ impl Engine {
     pub(super) fn poll_next(&mut self, ids: Vec<ElementId>) -> Result<(), Error> {
         for id in ids {
             let kept = self.ledger.kept(id)?;
+            // The rows of a block that was merged are another's now.
+            if kept.as_ref().is_some_and(|kept| self.is_retired(kept)) {
+                continue;
+            }
             let kept = kept.map(|kept| self.polled_for(kept)).transpose()?;
             let polled = kept.as_ref().map_or(id, |kept| kept.element.id);
             // Several entries of a feed are had by one poll of it.
