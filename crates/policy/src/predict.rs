@@ -64,9 +64,10 @@ pub struct PredictedFreshness {
 
 /// What is left out at each end of an interval.
 const TAIL: f64 = 0.05;
-/// Logarithms of the usual rates of groups deviate by so much: as if each were known from
-/// three changes.
-const GROUP_DEVIATION: f64 = 0.58;
+/// Logarithms of the usual rates of groups deviate by so much in half of all worlds, as if
+/// each were known from three changes; and in the other half by more, where one directory
+/// changes every minute and the next one never.
+const GROUP_DEVIATIONS: [f64; 2] = [0.58, 1.7];
 /// Rates are told apart by so much of their natural logarithms, or by more if there would be
 /// too many.
 const STEP: f64 = 0.4;
@@ -368,10 +369,14 @@ impl Group {
             logs.map(|logs| UsualRates::new(&logs))
         };
         let step = step / FINER as f64;
-        let n_near = (3.0 * GROUP_DEVIATION / step).ceil() as u32;
+        let [_, widest] = GROUP_DEVIATIONS;
+        let n_near = (3.0 * widest / step).ceil() as u32;
         let likely = |away| {
-            let away = step * f64::from(away) / GROUP_DEVIATION;
-            (-0.5 * away * away).exp()
+            let of = |deviation: f64| {
+                let away = step * f64::from(away) / deviation;
+                (-0.5 * away * away).exp() / deviation
+            };
+            GROUP_DEVIATIONS.map(of).iter().sum()
         };
         Self {
             likely: families.iter().map(of_family).collect(),
@@ -391,10 +396,15 @@ impl Group {
         near.map(move |at| (at, weights[at] * self.deviations[at.abs_diff(usual)]))
     }
 
-    /// The logarithm of the likelihood of a hypothesis.
+    /// The logarithm of the likelihood of a hypothesis: by the coarser grid, on which how far
+    /// groups deviate is told well enough.
     fn log_likelihood(&self, hypothesis: Hypothesis) -> f64 {
-        let sum: f64 = self.usual(hypothesis).map(|(_, weight)| weight).sum();
-        self.likely[hypothesis.family][hypothesis.never].most + sum.ln()
+        let UsualRates { most, coarser, .. } = &self.likely[hypothesis.family][hypothesis.never];
+        let usual = hypothesis.usual;
+        let far = (self.deviations.len() - 1) / FINER;
+        let near = usual.saturating_sub(far)..(usual + far + 1).min(coarser.len());
+        let of = |at: usize| coarser[at] * self.deviations[FINER * at.abs_diff(usual)];
+        most + near.map(of).sum::<f64>().max(f64::MIN_POSITIVE).ln()
     }
 
     /// How many of the copies are stale under a hypothesis.
@@ -440,6 +450,8 @@ struct UsualRates {
     /// The logarithm of the likelihood of the likeliest, and how likely others are beside it.
     most: f64,
     weights: Vec<f64>,
+    /// The sums of those nearest to each rate of the grid.
+    coarser: Vec<f64>,
 }
 
 impl UsualRates {
@@ -467,9 +479,15 @@ impl UsualRates {
         }
         finer.extend(logs.last());
         let most = finer.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let weights: Vec<f64> = finer.iter().map(|log| (log - most).exp()).collect();
+        let mut coarser = vec![0.0; logs.len()];
+        for (at, weight) in weights.iter().enumerate() {
+            coarser[(at + FINER / 2) / FINER] += weight;
+        }
         Self {
             most,
-            weights: finer.iter().map(|log| (log - most).exp()).collect(),
+            weights,
+            coarser,
         }
     }
 }
