@@ -136,7 +136,12 @@ fn the_api_shows_what_the_command_line_shows() {
     assert_eq!(plan["budget_per_day"], 100.0);
     assert_eq!(serving.get("/api/v1/plan?budget=much").status, 400);
 
-    let metrics = serving.get("/metrics").body;
+    // They are computed once in a while.
+    let metrics = serving.until("the change is counted", |serving| {
+        let metrics = serving.get("/metrics").body;
+        let is_counted = metrics.contains("springtide_changes_total{source=\"docs\"} 1");
+        is_counted.then_some(metrics)
+    });
     for name in [
         "springtide_polls_total{source=\"docs\",outcome=\"changed\"}",
         "springtide_changes_total{source=\"docs\"} 1",
