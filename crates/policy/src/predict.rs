@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use statrs::function::gamma::gamma_lr;
 
+use crate::numeric::quick_exp;
 use crate::{Gamma, GroupId, Span};
 
 /// A copy, and what polls have shown of its element.
@@ -69,8 +70,10 @@ const TAIL: f64 = 0.05;
 /// changes every minute and the next one never.
 const GROUP_DEVIATIONS: [f64; 2] = [0.58, 1.7];
 /// Rates are told apart by so much of their natural logarithms, or by more if there would be
-/// too many.
+/// too many; and by twice as much where copies are few, and can tell no more: a project may
+/// have a thousand feeds.
 const STEP: f64 = 0.4;
+const FEW: usize = 30;
 const MOST_RATES: f64 = 100.0;
 /// Usual rates are told apart by this part of that.
 const FINER: usize = 8;
@@ -103,7 +106,8 @@ const NEVER: [f64; 4] = [0.0, 0.2, 0.4, 0.6];
 /// weights, moved to where its group is.
 ///
 /// `share` is the [mean of the chances](mean_fresh) of each copy: of those that these stand
-/// for, too. Three hundred copies take some milliseconds, so more need not be given.
+/// for, too. Three hundred copies take some ten milliseconds, and a hundred if each is in a
+/// group of its own; more need not be given.
 ///
 /// Before any poll has shown whether an element changes, there is only what is believed, and
 /// the interval is all there is.
@@ -176,7 +180,29 @@ fn stale(copies: &[HeldCopy]) -> Option<Vec<(Moments, f64)>> {
         }
         (sum, weight)
     });
-    Some(parts.collect())
+    Some(few(parts.collect()))
+}
+
+/// Parts of a mixture with nearly the same mean as one: about so many.
+const MOST_PARTS: f64 = 100.0;
+
+/// The same mixture of fewer parts.
+fn few(mut parts: Vec<(Moments, f64)>) -> Vec<(Moments, f64)> {
+    parts.sort_by(|(a, _), (b, _)| a.mean.total_cmp(&b.mean));
+    let mut sum = 0.0;
+    let alike = parts.chunk_by(|_, (_, weight)| {
+        let before: f64 = sum;
+        sum += weight;
+        (before * MOST_PARTS).floor() == (sum * MOST_PARTS).floor()
+    });
+    let mixed = alike.map(|alike| {
+        let total: f64 = alike.iter().map(|(_, weight)| weight).sum();
+        let shares: Vec<_> = (alike.iter())
+            .map(|&(part, weight)| (part, weight / total))
+            .collect();
+        (Moments::mixed(&shares), total)
+    });
+    mixed.collect()
 }
 
 /// Those that are not much less likely than the likeliest, by logarithms of their
@@ -215,7 +241,8 @@ impl Grid {
                 .fold(shortest, f64::min);
         }
         let (low, high) = (-(longest * BEYOND).ln(), (BEYOND / shortest).ln());
-        let n = ((high - low) / STEP).clamp(1.0, MOST_RATES).ceil();
+        let step = if copies.len() < FEW { 2.0 * STEP } else { STEP };
+        let n = ((high - low) / step).clamp(1.0, MOST_RATES).ceil();
         let step = (high - low) / n;
         let rate = |place| (low + step * f64::from(place)).exp();
         (high.is_finite() && low.is_finite()).then(|| Self {
@@ -345,8 +372,9 @@ struct Group {
     likely: Vec<[UsualRates; NEVER.len()]>,
     /// How likely the usual rate of a group is so far from what is usual among them.
     deviations: Vec<f64>,
-    /// How many copies are stale, for what was asked.
-    known: BTreeMap<(usize, usize, usize), Moments>,
+    /// How many copies are stale with each usual rate, by family and share: as far as it was
+    /// asked.
+    known: Vec<Vec<Option<Moments>>>,
 }
 
 impl Group {
@@ -382,7 +410,7 @@ impl Group {
             likely: families.iter().map(of_family).collect(),
             members,
             deviations: (0..=n_near).map(likely).collect(),
-            known: BTreeMap::new(),
+            known: vec![Vec::new(); families.len() * NEVER.len()],
         }
     }
 
@@ -434,9 +462,12 @@ impl Group {
     /// The same, if this rate is the usual one of the group.
     fn stale_at(&mut self, hypothesis: Hypothesis, usual: usize, families: &[Family]) -> Moments {
         let Hypothesis { family, never, .. } = hypothesis;
-        let members = &self.members;
-        *self.known.entry((family, never, usual)).or_insert_with(|| {
-            Moments::of_stale(members.iter().map(|seen| {
+        let known = &mut self.known[family * NEVER.len() + never];
+        if known.is_empty() {
+            known.resize(self.members[0].likelihood.len(), None);
+        }
+        *known[usual].get_or_insert_with(|| {
+            Moments::of_stale(self.members.iter().map(|seen| {
                 let fresh = seen.chance(&families[family], NEVER[never], usual);
                 (1.0 - fresh, seen.n_alike)
             }))
@@ -479,7 +510,7 @@ impl UsualRates {
         }
         finer.extend(logs.last());
         let most = finer.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let weights: Vec<f64> = finer.iter().map(|log| (log - most).exp()).collect();
+        let weights: Vec<f64> = finer.iter().map(|log| quick_exp(log - most)).collect();
         let mut coarser = vec![0.0; logs.len()];
         for (at, weight) in weights.iter().enumerate() {
             coarser[(at + FINER / 2) / FINER] += weight;

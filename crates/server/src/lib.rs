@@ -86,7 +86,7 @@ impl Server {
         // Before any engine runs: what is found from now on is told.
         let first = folder
             .store()
-            .map_or(0, |store| notices::latest_change(&*store));
+            .map_or(Some(0), |store| feed::latest(&*store).ok());
         let app = Arc::new(App::new(folder, file, settings, link.clone()));
         let (stop, stopped) = watch::channel(false);
         let thread = std::thread::Builder::new().name("server".into());

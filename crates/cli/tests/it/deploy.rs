@@ -1,20 +1,14 @@
 //! What `deploy/` has for others' programs, as those programs see it.
 
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::process::Command;
 
 use crate::live::origin;
 use crate::serving::{Serving, all_polled, project};
-use crate::{Place, repository};
+use crate::{Place, repository, say_skipped};
 
 fn deployed(name: &str) -> String {
     std::fs::read_to_string(repository().join("deploy").join(name)).unwrap()
-}
-
-fn say_left_out(what: &str) {
-    // Past what the test's own output is caught by.
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {what}");
 }
 
 #[test]
@@ -63,7 +57,7 @@ fn systemd_takes(units: &[(&str, &str)]) {
         verify.arg(place.path(name));
     }
     let Ok(output) = verify.output() else {
-        return say_left_out("units of systemd (there is no systemd-analyze)");
+        return say_skipped("units of systemd", "there is no systemd-analyze");
     };
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
@@ -78,7 +72,10 @@ fn alerts_fire_on_missed_targets_and_on_silence_and_otherwise_not() {
     let mut test = Command::new("promtool");
     test.args(["test", "rules"]).arg(rules);
     let Ok(output) = test.output() else {
-        return say_left_out("whether alerts fire (there is no promtool, of Debian's prometheus)");
+        return say_skipped(
+            "whether alerts fire",
+            "there is no promtool, of Debian's prometheus",
+        );
     };
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);

@@ -148,10 +148,9 @@ pub(crate) fn on_terminal(place: &Place, line: &str, typed: &str) -> Option<Stri
     let mut child = match script.spawn() {
         Ok(child) => child,
         Err(error) => {
-            // Past what the test's own output is caught by.
-            let _ = writeln!(
-                std::io::stderr(),
-                "SKIPPED: a test on a terminal (there is no `script`: {error})"
+            say_skipped(
+                "a test on a terminal",
+                &format!("there is no `script`: {error}"),
             );
             return None;
         }

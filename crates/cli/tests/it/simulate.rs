@@ -1,6 +1,6 @@
-use std::io::Write;
+use std::io::Write as _;
 
-use crate::Place;
+use crate::{Place, say_skipped};
 
 const SITES: &str = "site_id,name\n1,a\n2,b\n";
 const PAGES: &str = "page_id,site_id,path,created_h,deleted_h,n_changes
@@ -466,9 +466,8 @@ fn real_history() -> Option<std::path::PathBuf> {
     if folder.is_dir() {
         return Some(folder);
     }
-    // Not by a macro, whose words a test that passes keeps to itself.
-    let said = "\nSKIPPED: what needs a recorded history; there is none at shared/data/history\n";
-    let _ = std::io::stderr().write_all(said.as_bytes());
+    let why = "there is none at shared/data/history";
+    say_skipped("what needs a recorded history", why);
     None
 }
 

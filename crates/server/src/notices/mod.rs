@@ -20,14 +20,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use springtide_engine::settings::HttpSettings;
 use springtide_engine::view::{ErrorView, Miss, redacted, rfc3339};
-use springtide_store::{Change, ChangeFilter, ChangeKind, ElementId, Moment, Reader, State};
+use springtide_store::{Change, ChangeKind, ElementId, Moment, Reader, State};
 use tokio::task::JoinSet;
 use url::Url;
 
 use crate::api::atom::diff_of;
 use crate::app::Shared;
 use crate::door::hex;
-use crate::feed::numbered;
+use crate::feed::{self, numbered};
 use crate::link::EngineState;
 use crate::problem::Problem;
 pub use mail::{Authority, Mail, SmtpServer};
@@ -161,19 +161,10 @@ enum Event {
     Other(Value),
 }
 
-/// The number of the latest change, to begin with.
-pub(crate) fn latest_change(store: &dyn Reader) -> u64 {
-    let newest = store.changes(&ChangeFilter::default(), None, 1);
-    let newest = newest.ok().and_then(|newest| newest.into_iter().next());
-    newest.map_or(0, |change| change.number)
-}
-
 /// Tells what there is to tell for as long as the server lives. `first` is the number of
-/// the latest change when it began.
-pub(crate) async fn run_notices(app: Shared, first: u64) {
+/// the latest change when it began, if that could be read.
+pub(crate) async fn run_notices(app: Shared, mut first: Option<u64>) {
     let mut outbox: Option<Outbox> = None;
-    // Nothing while there is nobody to tell.
-    let mut first = Some(first);
     // As it was last kept.
     let mut kept: Vec<u8> = Vec::new();
     let mut deliveries: JoinSet<(String, String, Result<(), String>)> = JoinSet::new();
@@ -211,7 +202,7 @@ pub(crate) async fn run_notices(app: Shared, first: u64) {
             Some(known) => known,
             None => match app
                 .read(move |_, store| {
-                    let first = first.unwrap_or_else(|| latest_change(store));
+                    let first = first.map_or_else(|| feed::latest(store), Ok)?;
                     Ok(Outbox::read(store, first)?)
                 })
                 .await
@@ -339,7 +330,7 @@ impl Outbox {
             if !receiver.has_room() {
                 receiver.fall_behind(true, &mut Vec::new(), now);
                 // Whoever is named from now on does not wait for this one.
-                self.last = self.last.max(latest_change(store));
+                self.last = self.last.max(feed::latest(store)?);
                 continue;
             }
             let mut changes = store.changes_after(last, PAGE)?;
