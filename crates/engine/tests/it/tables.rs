@@ -11,7 +11,7 @@ use rusqlite::{Connection, params};
 use springtide_engine::settings::{Password, TableSettings};
 use springtide_engine::table::{CopyReader, DatabaseAddress, Relation, RowLogged};
 use springtide_engine::view::TrustView;
-use springtide_engine::{Event, Settings};
+use springtide_engine::{Event, RunOptions, RunScope, Settings};
 use springtide_store::{ElementId, FailureKind, Reader, Role, SourceKind, Sqlite, State};
 
 use crate::run::{elements, settings};
@@ -471,6 +471,34 @@ async fn a_block_that_is_cut_from_another_joins_its_group() {
 }
 
 /// What was said of sources that do what they can.
+/// The first statement of a table reads a hundred rows, so that its blocks are merged at the
+/// next poll.
+#[tokio::test(start_paused = true)]
+async fn a_block_that_was_merged_is_polled_by_nobody() {
+    let project = Project::new("orders", ORDERS, |table| table.block = None);
+    fill(&mut project.source(), 300);
+    let world = World::new();
+    world.run_once(project.path(), &project.settings).await;
+    let poll_all = async || {
+        let ids = elements(project.path()).into_iter();
+        let options = RunOptions {
+            scope: RunScope::These(ids.map(|kept| kept.element.id).collect()),
+            ..RunOptions::default()
+        };
+        let ended = world.run(project.path(), project.settings.clone(), options);
+        ended.await.0.n_polls
+    };
+    poll_all().await;
+    let states = || -> Vec<State> {
+        let blocks = elements(project.path()).into_iter();
+        blocks.map(|kept| kept.state).collect()
+    };
+    assert_eq!(states(), [State::Ok, State::Gone]);
+    assert_eq!(poll_all().await, 1);
+    assert_eq!(states(), [State::Ok, State::Gone]);
+    assert_eq!(project.log().len(), 300, "each row is added once");
+}
+
 fn warnings(events: &[Event]) -> Vec<&str> {
     let said = events.iter().filter_map(|event| match event {
         Event::SourceWarned { message, .. } => Some(&**message),
